@@ -1,0 +1,46 @@
+# A day needs four of these: make format check test docs. Each prepares what it needs, on a new machine too.
+
+PYTHON ?= python3
+ARGS ?=
+VENV := .venv/bin
+
+export PYTHON
+# Debian keeps slurmctld and slurmd where an ordinary user's PATH does not look.
+export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
+# mkdocs-material prints an announcement about another project into every build.
+export NO_MKDOCS_2_WARNING := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup venv test format check docs bench clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: ## prepare this machine: Slurm (as root), .venv, the NVRx wheel
+	@bash tests/setup.sh
+
+venv:
+	@bash tests/setup.sh venv
+
+test: setup ## run every test; ARGS='-k name -x' goes to pytest
+	$(VENV)/python -m pytest $(ARGS)
+
+format: venv ## rewrite the code as ruff wants it
+	$(VENV)/ruff format
+	$(VENV)/ruff check --fix
+
+check: venv ## lint, format, types, imports: changes nothing
+	$(VENV)/ruff check
+	$(VENV)/ruff format --check
+	$(VENV)/mypy
+	$(VENV)/lint-imports --no-logo
+
+docs: venv ## build the documentation into site/; a broken link is an error
+	$(VENV)/mkdocs build --strict --quiet
+
+bench: venv ## time one pass over a large cluster
+	$(VENV)/python benchmarks/one_pass.py $(ARGS)
+
+clean: ## remove everything that these targets made
+	rm -rf .venv .cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist site .coverage*
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,84 @@
+"""What decides is pure: no clock, no files, no processes, no printing; time and facts are arguments."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PACKAGE = Path(__file__).parents[2] / "segment_health"
+# The shell, which does what the core decides; every other module is pure, a new one too until it is named here.
+SHELL = {
+    "__init__", "__main__", "atomic", "consumer", "ledger", "lock", "settings", "sources", "store", "watch",
+}  # fmt: skip
+PURE = sorted({path.stem for path in PACKAGE.glob("*.py")} - SHELL)
+
+IMPURE_MODULES = {
+    "asyncio", "builtins", "glob", "importlib", "io", "logging", "os", "pathlib", "random", "secrets",
+    "select", "shutil", "signal", "socket", "subprocess", "sys", "tempfile", "threading", "time",
+}  # fmt: skip
+IMPURE_CALLS = {"__import__", "eval", "exec", "input", "open", "print"}
+# On whatever object: datetime.now, date.today, path.read_text, path.stat ...
+IMPURE_METHODS = {
+    "exists", "is_dir", "is_file", "lstat", "now", "open", "read_bytes", "read_text", "stat", "today",
+    "unlink", "utcnow", "write_bytes", "write_text",
+}  # fmt: skip
+
+
+def impurities(source: str) -> Iterator[str]:
+    """Every import and call in `source` that reaches out of the program, as 'line: what'."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                for name in names:
+                    if name.name.partition(".")[0] in IMPURE_MODULES:
+                        yield f"{node.lineno}: import {name.name}"
+            case ast.ImportFrom(module=str(module), level=0) if module.partition(".")[0] in IMPURE_MODULES:
+                yield f"{node.lineno}: from {module} import"
+            case ast.Call(func=ast.Name(id=name)) if name in IMPURE_CALLS:
+                yield f"{node.lineno}: {name}()"
+            case ast.Call(func=ast.Attribute(attr=name)) if name in IMPURE_METHODS:
+                yield f"{node.lineno}: .{name}()"
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in IMPURE_MODULES:
+                yield f"{node.lineno}: {name}.{attribute}"
+            case _:
+                pass
+
+
+def test_the_core_is_there() -> None:
+    """The modules that the plan calls pure are among those looked at."""
+    assert {"contract", "decide", "level", "policy", "scope"} <= set(PURE)
+
+
+@pytest.mark.parametrize("module", PURE)
+def test_module_is_pure(module: str) -> None:
+    """Neither at its top nor in a function does the module reach for the world outside."""
+    assert list(impurities((PACKAGE / f"{module}.py").read_text())) == []
+
+
+@pytest.mark.parametrize(
+    "breach",
+    [
+        "import os",
+        "import os.path",
+        "import time as clock",
+        "from pathlib import Path",
+        "def late():\n    import logging",
+        "def late():\n    from subprocess import run",
+        "text = open('/etc/hosts')",
+        "print('decided')",
+        "from datetime import datetime\nnow = datetime.now()",
+        "import datetime\nnow = datetime.datetime.now(datetime.timezone.utc)",
+        "def late(path):\n    return path.stat()",
+        "def late(time):\n    return time.monotonic()",
+    ],
+)
+def test_a_breach_is_seen(breach: str) -> None:
+    """The same module with one impure line more is not pure: the check above can fail."""
+    source = (PACKAGE / "decide.py").read_text()
+    assert list(impurities(f"{source}\n{breach}\n"))
