@@ -1,0 +1,178 @@
+"""Runs Slurm's commands: side by side, in a clean environment, with a deadline for all of them.
+
+What it does not do: retry (one owner does, above), or use a shell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .errors import SlurmProtocolError, SlurmUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+MAX_OUTPUT = 1 << 29
+"""Bytes of one command's answer; 100,000 nodes print some 60 MB."""
+_MAX_STDERR = 1 << 16
+_CHUNK = 1 << 18
+_REAP_SECONDS = 2.0
+"""How long a killed command may take to disappear; one stuck in the kernel never does, and is left behind."""
+
+_SCRUBBED = (
+    ("SQUEUE_", "SINFO_", "SCONTROL_", "LC_"),
+    frozenset(
+        {
+            "LANG",
+            "LANGUAGE",
+            "SLURM_BITSTR_LEN",
+            "SLURM_CLUSTERS",
+            "SLURM_DEBUG_FLAGS",
+            "SLURM_JSON",
+            "SLURM_TIME_FORMAT",
+            "SLURM_YAML",
+            "TZ",
+        }
+    ),
+)
+"""Prefixes and names of variables that change what Slurm's commands print, or whom they ask."""
+
+
+@dataclass(slots=True)
+class Completed:
+    """A command that ended with status 0: its output, and what it wrote to stderr (decoded, stripped)."""
+
+    argv: tuple[str, ...]
+    stdout: bytes
+    stderr: str
+
+
+def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Copy `environ` without what a user may have set to please their own eyes, in UTC and plain C."""
+    prefixes, names = _SCRUBBED
+    kept = {key: value for key, value in environ.items() if key not in names and not key.startswith(prefixes)}
+    return kept | {"LC_ALL": "C", "TZ": "UTC"}
+
+
+def run(commands: Sequence[Sequence[str]], *, timeout: float, environ: Mapping[str, str]) -> list[Completed]:
+    """Run commands at the same time and return their answers in order.
+
+    `timeout` is in seconds and holds for all together; at the deadline, at the first failure and when this
+    process is interrupted, every command is killed with its whole process group.
+
+    Raises SlurmUnavailable when a command is missing, is killed, ends non-zero or does not end in time, and
+    SlurmProtocolError when an answer is larger than MAX_OUTPUT. Output on stderr with status 0 is no failure.
+    """
+    deadline = time.monotonic() + timeout
+    running: list[_Running] = []
+    try:
+        running.extend(_start(tuple(argv), environ) for argv in commands)
+        _collect(running, deadline, timeout)
+        return [command.completed(deadline, timeout) for command in running]
+    finally:
+        for command in running:
+            command.kill()
+
+
+def _start(argv: tuple[str, ...], environ: Mapping[str, str]) -> _Running:
+    try:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=dict(environ),
+            start_new_session=True,  # its own process group: a wrapper script dies with what it started
+        )
+    except FileNotFoundError as error:
+        raise SlurmUnavailable(
+            f"{argv[0]}: command not found; put Slurm's commands on PATH ({environ.get('PATH', 'PATH is unset')})"
+        ) from error
+    except OSError as error:
+        raise SlurmUnavailable(f"{argv[0]}: cannot be started: {error.strerror}") from error
+    return _Running(argv, process)
+
+
+@dataclass(slots=True)
+class _Running:
+    argv: tuple[str, ...]
+    process: subprocess.Popen[bytes]
+    stdout: bytearray = field(default_factory=bytearray)
+    stderr: bytearray = field(default_factory=bytearray)
+
+    @property
+    def name(self) -> str:
+        return " ".join(self.argv[:3])
+
+    def take(self, stream: int, data: bytes) -> None:
+        """Keep what came from descriptor `stream`, within bounds."""
+        assert self.process.stdout is not None
+        if stream != self.process.stdout.fileno():
+            self.stderr += data[: _MAX_STDERR - len(self.stderr)]
+        elif len(self.stdout) + len(data) > MAX_OUTPUT:
+            raise SlurmProtocolError(f"{self.name}: answered more than {MAX_OUTPUT} bytes")
+        else:
+            self.stdout += data
+
+    def completed(self, deadline: float, timeout: float) -> Completed:
+        try:
+            status = self.process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired as error:
+            raise _late(self.name, timeout) from error
+        stderr = self.stderr.decode("utf-8", "backslashreplace").strip()
+        if status < 0:
+            raise SlurmUnavailable(f"{self.name}: killed by {_signal_name(-status)}")
+        if status > 0:
+            raise SlurmUnavailable(f"{self.name}: ended with status {status}: {stderr or 'no word on stderr'}")
+        return Completed(self.argv, bytes(self.stdout), stderr)
+
+    def kill(self) -> None:
+        """End the command and all that it started; a no-op for one that has ended and been waited for."""
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            stream.close()
+        if self.process.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_REAP_SECONDS)
+
+
+def _collect(running: list[_Running], deadline: float, timeout: float) -> None:
+    """Read every pipe to its end."""
+    with selectors.DefaultSelector() as selector:
+        for command in running:
+            for stream in (command.process.stdout, command.process.stderr):
+                assert stream is not None
+                os.set_blocking(stream.fileno(), False)
+                selector.register(stream.fileno(), selectors.EVENT_READ, command)
+        while selector.get_map():
+            ready = selector.select(deadline - time.monotonic())
+            if time.monotonic() >= deadline:
+                late = sorted({key.data.name for key in selector.get_map().values()})
+                raise _late(", ".join(late), timeout)
+            for key, _ in ready:
+                data = os.read(key.fd, _CHUNK)
+                if data:
+                    key.data.take(key.fd, data)
+                else:
+                    selector.unregister(key.fd)
+
+
+def _late(name: str, timeout: float) -> SlurmUnavailable:
+    return SlurmUnavailable(f"{name}: no answer within {timeout:g} s; killed")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,241 @@
+"""Parses what `scontrol` and `squeue` print.
+
+Everything here is written against hostile text. Reasons and comments of nodes are free text that may hold
+newlines, escapes, invalid UTF-8 and forged fields; so are names and comments of jobs, which is why a live job
+query asks for none of them. A row that cannot be read makes the whole answer unusable (SlurmProtocolError):
+half a table would read as "these nodes are fine".
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from . import hostlist
+from .errors import SlurmProtocolError
+from .job import HOLDS_NOTHING, Allocation
+from .node import Node, parse_state
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+SHOW_NODES = ("scontrol", "--all", "--future", "--local", "show", "nodes", "--oneliner")
+SHOW_CONFIG = ("scontrol", "--local", "show", "config")
+
+_FIELDS = (
+    "JobID",
+    "ArrayJobID",
+    "ArrayTaskID",
+    "HetJobID",
+    "State",
+    "RestartCnt",
+    "StartTime",
+    "UserName",
+    "UserID",
+    "Partition",
+    "NodeList",
+)
+# `Field:|` (a suffix and no width) does not truncate and costs one RPC; only -O has RestartCnt and HetJobID.
+# No state filter: it compares whole states, so `-t R` misses a configuring, resizing or signalled job (22.05).
+# No -r: the tasks that hold nodes have rows of their own anyway, and pending arrays stay one row.
+SHOW_JOBS = ("squeue", "--all", "--local", "--noheader", "--Format=" + ",".join(f"{name}:|" for name in _FIELDS))
+
+# What may follow the reason of a node on its line, free text again: Slurm 22.05 ends with the first two.
+_AFTER_REASON = re.compile(r" (?:Comment|Extra|InstanceId|InstanceType|ReservationName|ResumeAfterTime)=")
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")
+_STAMP = re.compile(rf"\[([^\[\]]+)@({_TIME.pattern})\]")
+_NEXT_LINE_OF_REASON = " " * 7
+"""scontrol puts the stamp behind a reason's first line, and indents the other lines behind the stamp."""
+_FREE_TEXT = re.compile(r" (?:Reason|Comment|Extra)=")
+_NO_ID = frozenset({"N/A", "0", "", "4294967294"})
+"""How "no such id" is written; the last is NO_VAL."""
+
+
+def parse_nodes(output: bytes, zone: tzinfo | None = timezone.utc) -> dict[str, Node]:
+    """Read `scontrol show nodes --oneliner`: nodes by name, never none.
+
+    `zone` is that of the printed times; None is this process's own. Raises SlurmProtocolError for an answer
+    that is empty, cut short or has a malformed row, or that describes a node twice.
+    """
+    nodes: dict[str, Node] = {}
+    line = ""
+    for row in _lines(output, "scontrol show nodes"):
+        if not row.startswith("NodeName="):
+            if _FREE_TEXT.search(line):
+                continue  # a line break in the comment of the node above
+            raise SlurmProtocolError(f"scontrol show nodes: not a node: {_shown(row)}")
+        line = row
+        node = _parse_node(row, zone)
+        if node.name in nodes:
+            raise SlurmProtocolError(
+                f"scontrol show nodes: {node.name} is described twice; look for a line break in the comment of "
+                "a node listed before it (scontrol show nodes -o), and remove it"
+            )
+        nodes[node.name] = node
+    if not nodes:
+        raise SlurmProtocolError("scontrol show nodes: no node in the answer")
+    return nodes
+
+
+def _parse_node(row: str, zone: tzinfo | None) -> Node:
+    head, found, reason = row.partition(" Reason=")
+    name = head[len("NodeName=") :].split(" ", 1)[0]
+    _, state_found, rest = head.partition(" State=")  # the first: what comes later may be free text
+    if not state_found or not hostlist.is_node_name(name):
+        raise SlurmProtocolError(f"scontrol show nodes: malformed row: {_shown(row)}")
+    base, flags = parse_state(rest.split(" ", 1)[0])
+    if not found:
+        return Node(name, base, flags)
+    return Node(name, base, flags, *_parse_reason(reason, zone))
+
+
+def _parse_reason(text: str, zone: tzinfo | None) -> tuple[str | None, str | None, int | None]:
+    """Split `bad fan [root@2026-11-29T19:50:07]` into reason, user and time; the rest of the row is dropped."""
+    stamps = list(_STAMP.finditer(text))
+    if not stamps:
+        text = _AFTER_REASON.split(text, maxsplit=1)[0].strip()
+        return (None if text in {"", "(null)"} else text), None, None
+    stamp = next((found for found in stamps if _ends_first_line(text[found.end() :])), stamps[-1])
+    further = _AFTER_REASON.split(text[stamp.end() :], maxsplit=1)[0]
+    reason = " ".join(filter(None, [text[: stamp.start()].strip(), " ".join(further.split())]))
+    try:
+        since = parse_time(stamp[2], zone)
+    except ValueError:  # [me@9999-99-99T99:99:99], written by hand: a reason never spoils its node
+        since = None
+    return reason, stamp[1], since
+
+
+def _ends_first_line(behind: str) -> bool:
+    return not behind or behind.startswith(_NEXT_LINE_OF_REASON) or _AFTER_REASON.match(behind) is not None
+
+
+def parse_jobs(output: bytes) -> tuple[Allocation, ...]:
+    """Read what SHOW_JOBS prints: every job that holds nodes, or may.
+
+    Nothing at all is a valid answer: no job. Times are UTC. Raises SlurmProtocolError for an answer that is cut
+    short or has a malformed row.
+    """
+    allocations = {}
+    for row in _lines(output, "squeue", may_be_empty=True):
+        allocation = _parse_job(row)
+        if allocation is None:
+            continue
+        if allocation.job_id in allocations:
+            raise SlurmProtocolError(f"squeue: job {allocation.job_id} is listed twice")
+        allocations[allocation.job_id] = allocation
+    return tuple(allocations.values())
+
+
+def _parse_job(row: str) -> Allocation | None:
+    values = row.split("|")
+    if len(values) != len(_FIELDS) + 1 or values[-1]:
+        raise SlurmProtocolError(f"squeue: row without its {len(_FIELDS)} fields: {_shown(row)}")
+    job, array, task, het, state, restarts, start, user, user_id, partition, nodelist, _ = values
+    return allocation_of(
+        job_id=job,
+        array_job_id=array,
+        array_task_id=task,
+        het_job_id=het,
+        state=state,
+        restart_count=restarts,
+        start_time=start,
+        user=user,
+        user_id=user_id,
+        partition=partition,
+        nodelist=nodelist,
+        zone=timezone.utc,
+    )
+
+
+def allocation_of(  # noqa: PLR0913 - one parameter a printed field
+    *,
+    job_id: str,
+    array_job_id: str,
+    array_task_id: str,
+    het_job_id: str,
+    state: str,
+    restart_count: str,
+    start_time: str,
+    user: str,
+    user_id: str,
+    partition: str,
+    nodelist: str,
+    zone: tzinfo | None,
+) -> Allocation | None:
+    """Make an Allocation of printed fields, or None of a job that surely holds nothing.
+
+    Raises SlurmProtocolError when a job that may hold nodes has an id, a count, a time or a node list that
+    cannot be one: guessing would name the wrong unit.
+    """
+    if not state:
+        raise SlurmProtocolError(f"job {_shown(job_id)} has no state")
+    if not HOLDS_NOTHING.isdisjoint(state.split(",")):
+        return None
+    in_array = array_task_id not in _NO_ID - {"0"} and array_job_id not in _NO_ID
+    try:
+        return Allocation(
+            job_id=_digits(job_id),
+            state=state,
+            restart_count=int(_digits(restart_count)),
+            start_time=parse_time(start_time, zone),
+            nodelist=nodelist,
+            nodes=hostlist.expand(nodelist),
+            array_job_id=_digits(array_job_id) if in_array else None,
+            array_task_id=_digits(array_task_id) if in_array else None,
+            het_job_id=None if het_job_id in _NO_ID else _digits(het_job_id),
+            user=user,
+            user_id=user_id,
+            partition=partition,
+        )
+    except (ValueError, SlurmProtocolError) as error:
+        raise SlurmProtocolError(f"job {_shown(job_id)} in state {_shown(state)}: {error}") from error
+
+
+def parse_config(output: bytes) -> dict[str, str]:
+    """Read `scontrol show config`: values by key, both as printed.
+
+    Raises SlurmProtocolError for an empty answer, one that is cut short, or one that names no cluster.
+    """
+    config: dict[str, str] = {}
+    for row in _lines(output, "scontrol show config"):
+        key, found, value = row.partition("=")
+        if found:
+            config.setdefault(key.strip(), value.strip())
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", config.get("ClusterName", "")):
+        raise SlurmProtocolError("scontrol show config: no usable ClusterName in the answer")
+    return config
+
+
+def parse_time(text: str, zone: tzinfo | None) -> int:
+    """Turn `2026-11-29T19:50:07` into seconds since the epoch; ValueError for anything else."""
+    if _TIME.fullmatch(text) is None:
+        raise ValueError(f"not a time: {_shown(text)}")
+    return int(datetime.fromisoformat(text).replace(tzinfo=zone).timestamp())  # a naive one is local
+
+
+def decode(output: bytes) -> str:
+    r"""Decode what Slurm printed; a byte that is not UTF-8 becomes `\xNN`, since it is somebody's free text."""
+    return output.decode("utf-8", "backslashreplace")
+
+
+def _lines(output: bytes, command: str, *, may_be_empty: bool = False) -> list[str]:
+    """Split at newlines only: str.splitlines would also split at form feeds and U+2028 inside a reason."""
+    if not output:
+        if may_be_empty:
+            return []
+        raise SlurmProtocolError(f"{command}: empty answer")
+    if not output.endswith(b"\n"):
+        raise SlurmProtocolError(f"{command}: answer cut short (no newline at its end)")
+    return [line for line in decode(output).split("\n") if line.strip(" ")]
+
+
+def _digits(text: str) -> str:
+    if not (text.isascii() and text.isdigit() and len(text) <= hostlist.MAX_DIGITS):
+        raise ValueError(f"not a number: {_shown(text)}")
+    return text
+
+
+def _shown(text: str) -> str:
+    """Quote text from outside for an error: short, control characters escaped."""
+    return ascii(text if len(text) <= 120 else text[:117] + "...")  # noqa: PLR2004 - about one line

@@ -1,0 +1,55 @@
+"""What one cluster looked like at one instant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from . import hostlist
+from .errors import SlurmProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from .job import Allocation
+    from .node import Node
+
+
+def existing(nodes: Mapping[str, Node], allocations: Iterable[Allocation]) -> dict[str, Node]:
+    """Leave out FUTURE nodes, which are names reserved for machines to come (slurm.conf(5)).
+
+    One that an allocation holds stays: its machine was there and is gone.
+    """
+    held = {name for allocation in allocations for name in allocation.nodes}
+    return {name: node for name, node in nodes.items() if node.base != "FUTURE" or name in held}
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Nodes by name, and every allocation that holds nodes or may: one whole answer, never a part of one.
+
+    `slurm_version` is None where the answer does not say.
+    `visible_user` is None when every user's jobs were visible, else the only user whose jobs were
+    (PrivateData=jobs of slurm.conf(5)): an allocation of somebody else that is not listed may well be there.
+    """
+
+    cluster: str
+    slurm_version: str | None
+    nodes: Mapping[str, Node]
+    allocations: tuple[Allocation, ...]
+    visible_user: str | None = None
+
+    # Whoever decides on a snapshot needs hostlists of it, and knows nothing else of Slurm.
+
+    @staticmethod
+    def fold(names: Iterable[str]) -> str:
+        """Write names as one hostlist (see hostlist.fold)."""
+        return hostlist.fold(names)
+
+    @staticmethod
+    def recall(text: str) -> tuple[str, ...]:
+        """Name every node of a hostlist that stands in a file of ours; none where somebody garbled it."""
+        try:
+            return hostlist.expand(text)
+        except SlurmProtocolError:
+            return ()
