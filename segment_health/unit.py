@@ -1,0 +1,55 @@
+"""Allocation units: what is excluded or not, made of what Slurm lists. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .contract import Generation, UnitId
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from slurm.job import Allocation
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """An allocation unit as Slurm shows it now; a heterogeneous job's components are one unit.
+
+    `understood` is False while any part is in a state that we do not know: then it is there, and not judged.
+    """
+
+    id: UnitId
+    generation: Generation
+    nodes: frozenset[str]
+    user_id: str
+    understood: bool
+
+
+def unit_id_of(allocation: Allocation) -> UnitId:
+    """Name the unit whose artifact the allocation's processes will look for."""
+    if allocation.het_job_id is not None:  # in every step SLURM_JOB_ID is the leader's
+        return UnitId(allocation.het_job_id, allocation.het_job_id)
+    if allocation.array_job_id is not None and allocation.array_task_id is not None:
+        return UnitId(allocation.array_job_id, allocation.array_task_id)
+    return UnitId(allocation.job_id, allocation.job_id)
+
+
+def units_of(allocations: Collection[Allocation]) -> dict[UnitId, Unit]:
+    """Group allocations into units."""
+    parts: dict[UnitId, list[Allocation]] = {}
+    for allocation in allocations:
+        parts.setdefault(unit_id_of(allocation), []).append(allocation)
+    return {unit_id: _unite(unit_id, allocations) for unit_id, allocations in parts.items()}
+
+
+def _unite(unit_id: UnitId, parts: list[Allocation]) -> Unit:
+    leader = min(parts, key=lambda part: (part.job_id != part.het_job_id, int(part.job_id)))
+    return Unit(
+        unit_id,
+        Generation(leader.restart_count, leader.start_time),
+        frozenset(name for part in parts for name in part.nodes),
+        leader.user_id,
+        all(part.is_understood for part in parts),
+    )
