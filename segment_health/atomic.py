@@ -1,0 +1,118 @@
+"""Replaces files whole: a reader finds the old content or the new one, never a part, never nothing.
+
+Names are relative to an open directory, so that nothing on the way there can be swapped under us, and symbolic
+links at the last step are replaced, never followed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+import re
+import socket
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_TEMPORARY = re.compile(r"\.segment-health\.tmp\.(?P<host>[A-Za-z0-9._-]*)\.(?P<pid>\d{1,10})\.\d+")
+_ABANDONED_SECONDS = 3600
+"""Age at which a temporary is garbage even if its process id lives: after a reboot it is another's."""
+
+_serial = itertools.count()
+
+
+def host_name() -> str:
+    """Name this host, in characters that may stand in a file name."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", socket.gethostname())[:64]
+
+
+def replace_file(directory: int, name: str, content: bytes, *, mode: int, durable: bool = True) -> None:
+    """Give `name` in the open `directory` this content and mode, in one step.
+
+    `durable` waits until the content is on disk (fsync) before it becomes visible; the directory itself is the
+    caller's to sync, once for many files. Raises OSError, and then `name` is as it was and no temporary is left.
+    """
+    temporary = f".segment-health.tmp.{host_name()}.{os.getpid()}.{next(_serial)}"
+    # O_EXCL: whatever a stranger put under that name is neither followed nor overwritten.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(temporary, flags, 0o600, dir_fd=directory)
+    try:
+        try:
+            _write_all(descriptor, content)
+            os.fchmod(descriptor, mode)  # before it is visible, and whatever the umask
+            if durable:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)  # before the rename: some NFS servers refuse to rename an open file
+        os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=directory)
+        raise
+
+
+def sync_directory(directory: int) -> None:
+    """Ask that renames reach the disk; file systems that cannot (EINVAL on some NFS) are forgiven."""
+    try:
+        os.fsync(directory)
+    except OSError as error:
+        if error.errno not in {errno.EINVAL, errno.ENOTSUP, errno.EROFS, errno.EBADF}:
+            raise
+
+
+def read_file(directory: int, name: str, limit: int) -> bytes:
+    """Read a regular file of at most `limit` bytes; OSError for everything else, a symbolic link included."""
+    # O_NONBLOCK: opening a fifo under that name must not hang.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with os.fdopen(os.open(name, flags, dir_fd=directory), "rb") as file:
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), name)
+    return content
+
+
+@contextlib.contextmanager
+def open_directory(path: str, *, inside: int | None = None) -> Iterator[int]:
+    """Open a directory; below another one (`inside`) symbolic links are refused."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (0 if inside is None else os.O_NOFOLLOW)
+    descriptor = os.open(path, flags, dir_fd=inside)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def sweep(directory: int, names: Iterable[str]) -> None:
+    """Remove temporaries that dead processes of this host left in an open directory with these entries."""
+    for name in names:
+        match = _TEMPORARY.fullmatch(name)
+        if match is not None and match["host"] == host_name():
+            with contextlib.suppress(OSError):  # a stranger's, or swept by somebody else just now
+                if not _is_running(int(match["pid"])) or _age(directory, name) > _ABANDONED_SECONDS:
+                    os.unlink(name, dir_fd=directory)
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _is_running(pid: int) -> bool:
+    if pid == os.getpid():  # what an earlier process with our number left; we leave none between two writes
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+def _age(directory: int, name: str) -> float:
+    return time.time() - os.stat(name, dir_fd=directory, follow_symlinks=False).st_mtime

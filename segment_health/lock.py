@@ -1,0 +1,86 @@
+"""One publisher per host, directory, cluster and scope.
+
+The lock is on local disk: flock(2) on shared storage may not exclude, hang, or quietly be another lock.
+Publishers on two hosts are therefore not kept apart; they converge, since every write is whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+class AlreadyRunning(Exception):  # noqa: N818 - not an error: overlapping cron runs are normal
+    """Another publisher on this host holds the same lock."""
+
+
+class LockError(Exception):
+    """There is no directory on this host in which a lock would be safe."""
+
+
+@contextlib.contextmanager
+def hold(directory: str, cluster: str, scope: str, environ: Mapping[str, str]) -> Iterator[None]:
+    """Hold the lock of a publisher; released however this process ends.
+
+    `cluster` is whatever tells this process's cluster from another one of the same host: its name, or the path
+    of its slurm.conf, which is known before the first answer. Raises AlreadyRunning or LockError, at once.
+    """
+    from filelock import FileLock, Timeout  # noqa: PLC0415 - 47 ms, and only a publisher needs it
+
+    # A digest: no text from outside becomes a path, and the real path is one however it was written.
+    identity = "\0".join((os.path.realpath(directory), cluster, scope))
+    name = hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()[:32] + ".lock"
+    path = f"{lock_directory(environ)}/{name}"
+    # fallback_to_soft: where flock is missing it must fail, not turn into another kind of lock.
+    lock = FileLock(path, timeout=0, mode=0o600, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise AlreadyRunning from None
+    except OSError as error:
+        raise LockError(f"{path}: {error.strerror or error}") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def lock_directory(environ: Mapping[str, str]) -> str:
+    """Return the private directory for locks on this host, made if need be.
+
+    `/run/lock` as root, $XDG_RUNTIME_DIR where there is one, else `/tmp`; in it a directory of this user and
+    nobody else. Raises LockError.
+    """
+    uid = os.geteuid()
+    runtime = environ.get("XDG_RUNTIME_DIR", "")
+    if uid == 0 and os.path.isdir("/run/lock"):
+        parent = "/run/lock"
+    elif os.path.isabs(runtime) and _is_private(runtime, uid):
+        parent = runtime
+    else:
+        parent = "/tmp"  # noqa: S108 - checked below: what others made there is refused
+    path = f"{parent}/segment-health-{uid}"
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+    except OSError as error:
+        raise LockError(f"{path}: {error.strerror}") from error
+    if not _is_private(path, uid):
+        raise LockError(
+            f"{path}: is not a directory of this user with mode 0700; somebody else made it: remove it"
+        )
+    return path
+
+
+def _is_private(path: str, uid: int) -> bool:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == uid and not stat.S_IMODE(found.st_mode) & 0o077

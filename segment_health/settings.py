@@ -1,0 +1,170 @@
+"""Settings of the publisher: flag, then environment, then `--config` file (TOML), then default.
+
+The field names below are the keys of the file, `--name-with-dashes` on the command line and
+`SEGMENT_HEALTH_NAME` in the environment. The scope (`job`, `user`, `partition`, `all`) is one setting of four
+keys: the first layer that names any of them decides alone, so that a flag never mixes with a file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from . import scope as scopes
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:  # pragma: no cover - Python 3.10
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .scope import Scope
+
+ENVIRONMENT_PREFIX = "SEGMENT_HEALTH_"
+_NVRX_DIRECTORY = "NVRX_SEGMENT_HEALTH_CHECK_DIR"
+_NOT_A_FIELD = frozenset({"SEGMENT_HEALTH_CONFIG"})
+_SCOPE_KEYS = ("job", "user", "partition", "all")
+
+
+class SettingsError(Exception):
+    """A setting is missing, unknown or wrong; nothing was done. One line, for a person."""
+
+
+def _ids(value: object) -> object:
+    """Take `123`, `"123"`, `"123,140"` and lists of them for the ids that they are."""
+    values = value if isinstance(value, list | tuple) else [value]
+    return tuple(part.strip() for item in values for part in str(item).split(","))
+
+
+class Settings(BaseModel):
+    """What a publisher is told. Unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    dir: str | None = None
+    """Decision directory: absolute, on storage that every launcher sees. Never created."""
+    job: Annotated[tuple[str, ...], BeforeValidator(_ids)] = ()
+    user: str | None = None
+    partition: str | None = None
+    all: bool = False
+    timeout: Annotated[float, Field(gt=0, le=3600)] = 30.0
+    """Seconds that Slurm may take to answer a pass's queries; a failover takes slurmctld up to 120."""
+    interval: Annotated[float, Field(ge=5, le=86400)] = 300.0
+    """Seconds to the next pass. By it others judge whether this publisher lives (twice as long without a pass);
+    300 is what slurmctld's administrators put up with from every job."""
+    publish_at: Literal["PreSeparateFault", "SeparateFault"] = "PreSeparateFault"
+    """The lowest level that excludes a unit: PreSeparateFault, as NVRx's producer, or SeparateFault."""
+    adopt: bool = False
+    """Take over artifacts that somebody else wrote; off, since they may be a person's decision."""
+    cluster: str | None = None
+    """Name of the cluster that saved answers are of; a living Slurm tells its own."""
+    nodes_from: str | None = None
+    jobs_from: str | None = None
+
+    def saved_answers(self) -> tuple[str, str] | None:
+        """Return the files to read nodes and jobs from instead of asking Slurm. Raises SettingsError."""
+        if self.nodes_from and self.jobs_from:
+            return self.nodes_from, self.jobs_from
+        if self.nodes_from or self.jobs_from:
+            raise SettingsError(
+                "--nodes-from and --jobs-from go together: saved nodes beside living jobs fit no instant"
+            )
+        return None
+
+    def scope(self, own_job: str | None) -> Scope:
+        """Return the scope asked for, or that of the job in which this runs. Raises SettingsError."""
+        asked = [key for key in _SCOPE_KEYS if getattr(self, key)]
+        if len(asked) > 1:
+            raise SettingsError(f"scope: --{' and --'.join(asked)} exclude each other")
+        try:
+            if self.user:
+                return scopes.of_user(self.user)
+            if self.partition:
+                return scopes.of_partition(self.partition)
+            if self.all:
+                return scopes.EVERYTHING
+            jobs = self.job or ((own_job,) if own_job else ())
+            if jobs:
+                return scopes.of_jobs(jobs)
+        except ValueError as error:
+            raise SettingsError(f"scope: {error}") from error
+        raise SettingsError("scope: outside a job, say whose units: --job ID, --user, --partition or --all")
+
+    def directory(self) -> str:
+        """Return the decision directory, which is there. Raises SettingsError."""
+        path = self.dir
+        if not path:
+            raise SettingsError(
+                f"no decision directory: give --dir, or set {ENVIRONMENT_PREFIX}DIR or {_NVRX_DIRECTORY}"
+            )
+        if not os.path.isabs(path):
+            raise SettingsError(f"decision directory is not an absolute path: {path!a}")
+        try:
+            os.listdir(path)
+        except (OSError, ValueError) as error:  # ValueError: a NUL byte
+            cause = error.strerror if isinstance(error, OSError) else error
+            raise SettingsError(
+                f"decision directory {path!a}: {cause}; it is never created, make it first"
+            ) from error
+        return path
+
+
+def load(flags: Mapping[str, object], environ: Mapping[str, str], config: str | None) -> Settings:
+    """Put the layers together; `flags` holds what was given on the command line only. Raises SettingsError."""
+    layers = [
+        ({key: (f"--{key.replace('_', '-')}", value) for key, value in flags.items()}),
+        _from_environment(environ),
+        _from_file(config) if config else {},
+    ]
+    merged: dict[str, tuple[str, object]] = {}
+    for layer in layers:
+        scope_is_settled = any(key in merged for key in _SCOPE_KEYS)
+        for key, told in layer.items():
+            if key not in merged and not (scope_is_settled and key in _SCOPE_KEYS):
+                merged[key] = told
+    try:
+        return Settings.model_validate({key: value for key, (_, value) in merged.items()})
+    except ValidationError as error:
+        raise SettingsError(_explain(error.errors()[0], merged)) from error
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, tuple[str, object]]:
+    layer: dict[str, tuple[str, object]] = {}
+    if environ.get(_NVRX_DIRECTORY):
+        layer["dir"] = (_NVRX_DIRECTORY, environ[_NVRX_DIRECTORY])
+    for name, value in environ.items():
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in _NOT_A_FIELD and value:
+            key = name[len(ENVIRONMENT_PREFIX) :].lower()
+            _must_be_known(key, name, like=lambda known: ENVIRONMENT_PREFIX + known.upper())
+            layer[key] = (name, value)
+    return layer
+
+
+def _from_file(path: str) -> dict[str, tuple[str, object]]:
+    try:
+        with open(path, "rb") as file:
+            document: dict[str, Any] = tomllib.load(file)
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: not TOML: {error}") from error
+    for key in document:
+        _must_be_known(key, f"{key!a} in {path}")
+    return {key: (f"{key} in {path}", value) for key, value in document.items()}
+
+
+def _must_be_known(key: str, shown: str, *, like: Callable[[str], str] = str) -> None:
+    if key not in Settings.model_fields:
+        nearest = difflib.get_close_matches(key, Settings.model_fields, n=1, cutoff=0)
+        raise SettingsError(f"unknown setting {shown}; the nearest known one is {like(nearest[0])}")
+
+
+def _explain(error: Any, merged: Mapping[str, tuple[str, object]]) -> str:
+    told_by, value = merged[str(error["loc"][0])]
+    return f"{told_by}: {error['msg']}, got {value!a}"

@@ -1,0 +1,120 @@
+"""The decision directory: reads artifacts back, and is the only writer of them."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from .atomic import open_directory, read_file, replace_file, sweep, sync_directory
+from .contract import ARTIFACT_MODE, Artifact, Content, UnitId, decode, encode, unit_of_artifact
+from .ledger import Ledger
+from .situation import Action, Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MAX_ARTIFACT = 4 << 20
+"""Bytes of an artifact that can be ours: 64 long reasons, every character escaped, and two long node lists."""
+
+_Seen = tuple[int, int, int, int]
+
+
+class DecisionDirectory:
+    """An open decision directory.
+
+    `read` must come first in a pass: what is written afterwards is checked against what was read, so that a
+    decision never lifts or overwrites something that it did not know.
+    """
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._directory = descriptor
+        self._seen: dict[UnitId, _Seen] = {}
+        self.unreadable: dict[UnitId, str] = {}
+        """Artifacts that are there and could not be read, with the cause; they count as foreign, so stay."""
+
+    def ledger(self, cluster: str, scope: str) -> Ledger:
+        """Return what a scope keeps in this directory."""
+        return Ledger(self._directory, cluster, scope)
+
+    def path_of(self, unit: UnitId) -> str:
+        """Return the full path of a unit's artifact."""
+        return os.path.join(self.path, unit.artifact_name)
+
+    def read(self) -> dict[UnitId, Artifact | Content]:
+        """Return every non-empty artifact of the directory. Raises OSError when it cannot be listed."""
+        published: dict[UnitId, Artifact | Content] = {}
+        self._seen.clear()
+        self.unreadable.clear()
+        names = os.listdir(self._directory)
+        for name in names:
+            unit = unit_of_artifact(name)
+            if unit is not None:
+                content = self._read(unit)
+                if content is not None:
+                    published[unit] = content
+        return published
+
+    def tidy(self) -> None:
+        """Remove the temporaries of dead publishers of this host."""
+        sweep(self._directory, os.listdir(self._directory))
+
+    def carry_out(self, decision: Decision) -> None:
+        """Do what a decision says; visible at once, durable after sync().
+
+        Raises OSError, and then the artifact is as it was.
+        """
+        unit = decision.unit
+        if self._look(unit) != self._seen.get(unit):
+            raise OSError(errno.EBUSY, "changed by somebody else during this pass; left for the next one")
+        if decision.action is Action.RETIRE:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(unit.artifact_name, dir_fd=self._directory)
+        elif decision.action is Action.CLEAR:
+            replace_file(self._directory, unit.artifact_name, b"", mode=ARTIFACT_MODE)
+        elif decision.artifact is not None:
+            content = encode(decision.artifact)
+            replace_file(self._directory, unit.artifact_name, content, mode=ARTIFACT_MODE)
+
+    def sync(self) -> None:
+        """Make what was carried out durable."""
+        sync_directory(self._directory)
+
+    def _read(self, unit: UnitId) -> Artifact | Content | None:
+        """Return what a unit's artifact says; None when the consumer would take it for healthy."""
+        name = unit.artifact_name
+        seen = self._look(unit)
+        if seen is not None:
+            self._seen[unit] = seen
+        try:
+            found = os.stat(name, dir_fd=self._directory)  # follows, as the consumer does
+            if not stat.S_ISREG(found.st_mode) or found.st_size == 0:
+                return None
+            if stat.S_ISLNK(os.stat(name, dir_fd=self._directory, follow_symlinks=False).st_mode):
+                return Content.FOREIGN  # we never make one
+            return decode(read_file(self._directory, name, _MAX_ARTIFACT), unit) or Content.FOREIGN
+        except FileNotFoundError:
+            return None
+        except PermissionError:
+            return Content.FOREIGN  # 0644 is what we write
+        except OSError as error:
+            self.unreadable[unit] = error.strerror or str(error)
+            return Content.FOREIGN
+
+    def _look(self, unit: UnitId) -> _Seen | None:
+        """Identify what lies under a unit's name, cheaply; None when nothing does."""
+        try:
+            found = os.stat(unit.artifact_name, dir_fd=self._directory, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@contextlib.contextmanager
+def open_decisions(path: str) -> Iterator[DecisionDirectory]:
+    """Open a decision directory for one pass. Raises OSError; the directory is never created."""
+    with open_directory(path) as descriptor:
+        yield DecisionDirectory(path, descriptor)

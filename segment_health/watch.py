@@ -1,0 +1,182 @@
+"""One pass: observe, decide, publish. Everything that a pass touches is handed in."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .atomic import host_name
+from .contract import Publisher
+from .decide import decide
+from .ledger import Heartbeat
+from .record import utc
+from .situation import Action, Decision, Situation
+from .sources import SourceUnknown
+from .store import open_decisions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from slurm.snapshot import Snapshot
+
+    from .ledger import Ledger
+    from .policy import Policy
+    from .scope import Scope
+    from .situation import Outcome
+    from .sources import Source
+    from .store import DecisionDirectory
+
+_EXCLUSIONS_FIRST = {Action.EXCLUDE: 0, Action.UPDATE: 1, Action.CLEAR: 2, Action.RETIRE: 3, Action.FOREIGN: 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A decision and what came of it: `error` is None when it was carried out."""
+
+    decision: Decision
+    path: str
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class Pass:
+    """A complete pass.
+
+    `remarks` are worth a person's look; `failures` are what could not be written beside artifacts (heartbeat,
+    state, history).
+    """
+
+    snapshot: Snapshot
+    outcome: Outcome
+    changes: list[Change]
+    remarks: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def wrote_everything(self) -> bool:
+        """Whether all that had to be written was."""
+        return not self.failures and all(change.error is None for change in self.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What stays the same from pass to pass: where to publish, for whom, by which policy.
+
+    `interval` is in seconds: how soon the next pass is promised, by which others judge whether we live.
+    `own_job` is the job in which this process runs, None outside one: if its scope covers that job, an answer
+    without it is not the truth.
+    """
+
+    directory: str
+    scope: Scope
+    policy: Policy
+    version: str
+    interval: float
+    own_job: str | None = None
+    adopt: bool = False
+    dry_run: bool = False
+
+
+def run_once(publication: Publication, source: Source, clock: Callable[[], float]) -> Pass:
+    """Make one pass.
+
+    Raises SourceUnknown when Slurm's state could not be learned, and OSError when the directory could not be
+    read: in both cases nothing was written, cleared or retired.
+    """
+    snapshot = source.observe()
+    _must_show_own_job(publication, snapshot)
+    publisher = Publisher(host_name(), os.getpid(), publication.version, snapshot.cluster, str(publication.scope))
+    now = int(clock())
+    with open_decisions(publication.directory) as directory:
+        ledger = directory.ledger(publisher.cluster, publisher.scope)
+        memory, remark = ledger.recall()
+        outcome = decide(
+            Situation(
+                snapshot=snapshot,
+                published=directory.read(),
+                memory=memory,
+                scope=publication.scope,
+                policy=publication.policy,
+                publisher=publisher,
+                now=now,
+                living=ledger.living(now),
+                adopt=publication.adopt,
+            )
+        )
+        outcome.decisions.sort(key=lambda decision: _EXCLUSIONS_FIRST[decision.action])
+        done = Pass(snapshot, outcome, [], remarks=[*source.remarks, *filter(None, [remark])])
+        if publication.dry_run:
+            done.changes = [Change(decision, directory.path_of(decision.unit)) for decision in outcome.decisions]
+            return done
+        directory.tidy()
+        done.changes = [_carry_out(decision, directory) for decision in outcome.decisions]
+        for change in done.changes:  # what could not be retired is not forgotten
+            if change.error is not None and change.decision.unit in memory:
+                outcome.memory.setdefault(change.decision.unit, memory[change.decision.unit])
+        heartbeat = Heartbeat(publisher, publication.policy.name, now, publication.interval)
+        _keep(done, directory, ledger, heartbeat)
+    return done
+
+
+def _must_show_own_job(publication: Publication, snapshot: Snapshot) -> None:
+    """Refuse an answer in which the job that we run in does not run."""
+    own = publication.own_job
+    if own is None or publication.scope.kind != "job":
+        return
+    if not any(own == allocation.job_id for allocation in snapshot.allocations):
+        raise SourceUnknown(f"job {own}, in which this runs, is not among the running jobs that Slurm lists")
+
+
+def _carry_out(decision: Decision, directory: DecisionDirectory) -> Change:
+    path = directory.path_of(decision.unit)
+    if decision.action is Action.FOREIGN:
+        return Change(decision, path, directory.unreadable.get(decision.unit))
+    try:
+        directory.carry_out(decision)
+    except OSError as error:
+        return Change(decision, path, error.strerror or str(error))
+    return Change(decision, path)
+
+
+def _keep(done: Pass, directory: DecisionDirectory, ledger: Ledger, heartbeat: Heartbeat) -> None:
+    """Make the pass durable and remember it; the heartbeat comes last, for it vouches for all the rest."""
+    entries = [
+        _history_entry(change, heartbeat)
+        for change in done.changes
+        if change.error is None and change.decision.action is not Action.FOREIGN
+    ]
+    steps: list[tuple[str, Callable[[], None]]] = [
+        ("the state", lambda: ledger.remember(done.outcome.memory)),
+        ("the history", lambda: ledger.record(entries)),
+        ("the heartbeat", lambda: ledger.beat(heartbeat)),
+    ]
+    if entries:
+        steps.insert(0, ("the directory (fsync)", directory.sync))
+    for what, step in steps:
+        try:
+            step()
+        except OSError as error:
+            done.failures.append(f"{what} could not be written: {error.strerror or error}")
+
+
+def _history_entry(change: Change, heartbeat: Heartbeat) -> Mapping[str, Any]:
+    decision = change.decision
+    artifact = decision.artifact
+    return {
+        "time": utc(heartbeat.last_complete_pass),
+        "action": decision.action.value,
+        "job_id": decision.unit.job_id,
+        "task_id": decision.unit.task_id,
+        "level": None if decision.level is None else decision.level.name,
+        "nodes": decision.nodes,
+        "faults": []
+        if artifact is None
+        else [
+            {"name": n.name, "rule": n.rule, "reason": n.reason, "reason_user": n.reason_user}
+            for n in artifact.nodes
+        ],
+        "generation": None if artifact is None else artifact.generation._asdict(),
+        "publisher": heartbeat.publisher._asdict(),
+    }

@@ -1,0 +1,152 @@
+"""Where a setting comes from, and what is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from segment_health.settings import Settings, SettingsError, load
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A configuration file."""
+    path = tmp_path / "segment-health.toml"
+    path.write_text('dir = "/from/file"\ntimeout = 11\ninterval = 60\njob = [123, "140"]\n')
+    return path
+
+
+def test_defaults() -> None:
+    """What holds when nobody says anything."""
+    told = load({}, {}, None)
+    assert (told.dir, told.timeout, told.interval, told.publish_at, told.adopt) == (
+        None,
+        30.0,
+        300.0,
+        "PreSeparateFault",
+        False,
+    )
+
+
+PRECEDENCE: list[Any] = [
+    pytest.param({"timeout": "7"}, {"SEGMENT_HEALTH_TIMEOUT": "9"}, 7.0, id="flag-first"),
+    pytest.param({}, {"SEGMENT_HEALTH_TIMEOUT": "9"}, 9.0, id="then-environment"),
+    pytest.param({}, {"SEGMENT_HEALTH_TIMEOUT": ""}, 11.0, id="empty-is-unset"),
+    pytest.param({}, {}, 11.0, id="then-file"),
+]
+
+
+@pytest.mark.parametrize(("flags", "environ", "expected"), PRECEDENCE)
+def test_precedence(config: Path, flags: dict[str, object], environ: dict[str, str], expected: float) -> None:
+    """Flag, then environment, then file."""
+    assert load(flags, environ, str(config)).timeout == expected
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"NVRX_SEGMENT_HEALTH_CHECK_DIR": "/nvrx"}, "/nvrx"),
+        ({"NVRX_SEGMENT_HEALTH_CHECK_DIR": "/nvrx", "SEGMENT_HEALTH_DIR": "/ours"}, "/ours"),
+        ({"SEGMENT_HEALTH_DIR": "/ours", "NVRX_SEGMENT_HEALTH_CHECK_DIR": "/nvrx"}, "/ours"),
+        ({}, "/from/file"),
+    ],
+)
+def test_the_directory_may_come_from_nvrxs_variable(config: Path, environ: dict[str, str], expected: str) -> None:
+    """A job that tells ft_launcher where the decisions are need not say it twice; our own name wins."""
+    assert load({}, environ, str(config)).dir == expected
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ", "own_job", "expected"),
+    [
+        pytest.param({"all": True}, {}, None, "all", id="flag-over-file"),
+        pytest.param(
+            {"user": "alice"}, {"SEGMENT_HEALTH_ALL": "1"}, None, "user:alice", id="flag-over-environment"
+        ),
+        pytest.param({}, {"SEGMENT_HEALTH_JOB": "9,5"}, "77", "job:5,9", id="environment-over-file"),
+        pytest.param({}, {}, "77", "job:123,140", id="file-over-own-job"),
+        pytest.param({"job": ("7", "7", "12")}, {}, None, "job:7,12", id="sorted-once-each"),
+        pytest.param({"partition": "gpu-a100"}, {}, None, "partition:gpu-a100", id="partition"),
+    ],
+)
+def test_the_scope_is_one_setting(
+    config: Path, flags: dict[str, object], environ: dict[str, str], own_job: str | None, expected: str
+) -> None:
+    """The first layer that names any kind of scope decides alone."""
+    assert str(load(flags, environ, str(config)).scope(own_job)) == expected
+
+
+def test_inside_a_job_the_scope_is_that_job() -> None:
+    """A sidecar need not be told whose it is; outside a job nobody can know."""
+    assert str(Settings().scope("77")) == "job:77"
+    with pytest.raises(SettingsError, match="outside a job, say whose units"):
+        Settings().scope(None)
+
+
+REFUSED: list[Any] = [
+    pytest.param({}, {"SEGMENT_HEALTH_TIMOUT": "3"}, "", "SEGMENT_HEALTH_TIMEOUT", id="environment-key"),
+    pytest.param({}, {}, "time_out = 3", "nearest known one is timeout", id="file-key"),
+    pytest.param({}, {}, "[publish]\ndir = '/x'", "publish_at", id="table"),
+    pytest.param({"timeout": "soon"}, {}, "", "--timeout: .*'soon'", id="flag-value"),
+    pytest.param({"timeout": "0"}, {}, "", "--timeout: .*greater than 0", id="zero"),
+    pytest.param({"timeout": "nan"}, {}, "", "--timeout", id="nan"),
+    pytest.param({"interval": "1"}, {}, "", "--interval: .*5", id="too-often"),
+    pytest.param({}, {"SEGMENT_HEALTH_PUBLISH_AT": "Bad"}, "", "SEGMENT_HEALTH_PUBLISH_AT", id="level"),
+    pytest.param({}, {}, "timeout = [", "not TOML", id="broken-file"),
+    pytest.param({}, {}, "timeout = 'a'\n", "timeout in .*: ", id="file-value"),
+]
+
+
+@pytest.mark.parametrize(("flags", "environ", "content", "message"), REFUSED)
+def test_what_is_refused(
+    tmp_path: Path, flags: dict[str, object], environ: dict[str, str], content: str, message: str
+) -> None:
+    """The line names who said it, and the nearest thing that would have been known."""
+    path = tmp_path / "c.toml"
+    path.write_text(content)
+    with pytest.raises(SettingsError, match=message) as refused:
+        load(flags, environ, str(path))
+    assert "\n" not in str(refused.value)
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    """A configuration file that was named must be there, and be a file of text."""
+    with pytest.raises(SettingsError, match="No such file"):
+        load({}, {}, str(tmp_path / "missing"))
+    with pytest.raises(SettingsError, match="Is a directory"):
+        load({}, {}, str(tmp_path))
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SettingsError, match="not TOML"):
+        load({}, {}, str(tmp_path / "binary"))
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ({"job": "12;rm"}, "not a job id"),
+        ({"job": "123_7"}, "not a job id"),
+        ({"job": "１２"}, "not a job id"),
+        ({"job": tuple(map(str, range(20)))}, "more than 16"),
+        ({"user": "../root"}, "not the name of a user"),
+        ({"user": "a b"}, "not the name of a user"),
+        ({"partition": "x/y"}, "not the name of a partition"),
+        ({"user": "a", "all": True}, "exclude each other"),
+    ],
+)
+def test_a_scope_that_cannot_be_one(told: dict[str, Any], message: str) -> None:
+    """Scopes become file names, so nothing but plain names and digits passes."""
+    with pytest.raises(SettingsError, match=message):
+        Settings.model_validate(told).scope(None)
+
+
+@pytest.mark.parametrize("given", [{"nodes_from": "/x"}, {"jobs_from": "/x"}])
+def test_saved_answers_come_in_pairs(given: dict[str, str]) -> None:
+    """Saved nodes beside living jobs would be no snapshot."""
+    with pytest.raises(SettingsError, match="go together"):
+        Settings.model_validate(given).saved_answers()
+    assert Settings().saved_answers() is None
+    assert Settings(nodes_from="/n", jobs_from="/j").saved_answers() == ("/n", "/j")
