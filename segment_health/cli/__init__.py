@@ -1,0 +1,21 @@
+"""The command line: the only place that prints, exits, or knows an exit code (docs/contract.md, Exit codes)."""
+
+from __future__ import annotations
+
+import click
+
+from segment_health import __version__
+
+from .check import check, path
+from .publish import publish
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="segment-health")
+def main() -> None:
+    """Keep ft_launcher from reusing a Slurm allocation unit whose nodes went bad."""
+
+
+main.add_command(publish)
+main.add_command(check)
+main.add_command(path)
