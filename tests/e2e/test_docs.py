@@ -1,0 +1,142 @@
+"""Every command of README.md and docs/ is run here as it stands there, against a real Slurm.
+
+Two things differ: `/shared/segment-health` is a directory of the test, and `pip install .` installs this tree.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from slurm.sandbox import Sandbox
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SCRIPTS = Path(sys.executable).parent
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """Return the code blocks of a page that are in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def localised(code: str, shared: Path) -> str:
+    """Put the test's directory where the page says /shared."""
+    return code.replace("/shared/segment-health", str(shared)).replace("pip install .", f"pip install -q {ROOT}")
+
+
+def run(code: str, cluster: Sandbox, directory: Path, **environ: str) -> str:
+    """Run shell code as a reader would, stopping at the first command that fails; return what it prints."""
+    path = f"{SCRIPTS}:{cluster.env['PATH']}"
+    home = {"HOME": str(directory), "LOGNAME": "root" if os.geteuid() == 0 else str(os.geteuid())}
+    ended = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", code],
+        cwd=directory,
+        env=cluster.env | home | {"PATH": path} | environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert ended.returncode == 0, ended.stdout
+    return ended.stdout
+
+
+def test_every_language_of_a_block_is_one_that_is_run() -> None:
+    """A block in another language would be passed over, so there is none; ```json is for reading."""
+    for page in PAGES:
+        found = set(re.findall(r"^```(\S*)\n(?=.)", page.read_text(), re.MULTILINE))
+        assert found <= {"bash", "cron", "python", "json"}, page
+
+
+def test_the_make_commands_are_run_by_ci() -> None:
+    """`make test` cannot run inside itself: the CI script runs it, and every other target that a page names."""
+    ci = (ROOT / ".ci/run").read_text()
+    named = {
+        target
+        for page in PAGES
+        for code in blocks(page, "bash")
+        for target in re.findall(r"^make (\w+)", code, re.MULTILINE)
+    }
+    assert named
+    assert all(f"make {target}" in ci for target in named)
+
+
+@pytest.mark.slurm
+@pytest.mark.timeout(300)
+def test_readme(cluster: Sandbox, tmp_path: Path) -> None:
+    """Install, dry run, pass; the job script starts its launcher, which asks about its own segment."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    code = "\n".join(block for block in blocks(ROOT / "README.md", "bash") if not block.startswith("make"))
+    output = run(localised(code, shared), cluster, tmp_path)
+    assert "dry run: 8 nodes" in output
+    assert "complete: 8 nodes" in output
+    launcher = tmp_path / "ft_launcher"
+    launcher.write_text(f'#!/bin/bash\necho "launched $*"\nexec {SCRIPTS}/segment-health check --dir "$2"\n')
+    launcher.chmod(0o755)
+    command = "export PATH=$PWD:$PATH; sbatch --wait --output=out.%a --array=0-1 train.sbatch; cat out.0"
+    output = run(command, cluster, tmp_path)
+    assert "complete: 8 nodes" in output
+    assert f"launched --ft-segment-health-check-dir {shared}/decisions train.py" in output
+    assert "healthy: " in output
+    assert "starting all the same" not in output
+
+
+@pytest.mark.slurm
+def test_the_cron_lines(cluster: Sandbox, tmp_path: Path) -> None:
+    """The command of each crontab line is a complete pass."""
+    (tmp_path / "decisions").mkdir()
+    lines = [line for page in PAGES for block in blocks(page, "cron") for line in block.splitlines()]
+    assert lines
+    for line in lines:
+        *when, command = line.split(maxsplit=5)
+        assert len(when) == 5
+        assert "complete: 8 nodes" in run(localised(command, tmp_path), cluster, tmp_path)
+
+
+@pytest.mark.slurm
+def test_the_quick_start(cluster: Sandbox, tmp_path: Path) -> None:
+    """What the page says one sees is what one sees."""
+    code = "\n".join(blocks(ROOT / "docs/quickstart.md", "bash"))
+    output = run(localised(code, tmp_path), cluster, tmp_path)
+    expected = [
+        r"; 3 units, 0 excluded",
+        r"^exclude \d+_1 PreSeparateFault n\d ",
+        r'^\{"schema": 1, .*"reason": "Xid 79"',
+        r"^excluded: .*\.1 is not empty$",
+        r"^segment 1: status 1$",
+        r"^healthy: ",
+        r"^clear \d+_1 PreSeparateFault n\d ",
+        r"^retire \d+_1 ",
+        r'^\{"time": .*"action": "retire"',
+        r"^dry run: 8 nodes",
+        r'^\{"pass": "complete"',
+    ]
+    at = 0
+    for pattern in expected:
+        match = re.compile(pattern, re.MULTILINE).search(output, at)
+        assert match is not None, f"{pattern} is not in, or not behind the others in:\n{output}"
+        at = match.end()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)
+def test_the_python_blocks(page: Path, tmp_path: Path) -> None:
+    """Each block runs as a program of its own, outside any job."""
+    for code in blocks(page, "python"):
+        ended = subprocess.run(
+            [sys.executable, "-c", localised(code, tmp_path)],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+        )
+        assert ended.returncode == 0, ended.stderr
