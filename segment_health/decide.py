@@ -59,9 +59,11 @@ def _decide_present(unit: Unit, situation: Situation, outcome: Outcome) -> None:
     known_as = _nodes_at_start(unit, remembered, prior, situation)
     decision = None
     if unit.understood:
-        faults, every_node_fit = _judge(unit, known_as, situation)
+        faults, every_node_fit = _judge(unit, known_as, situation, outcome)
         wanted = _artifact(unit, known_as, faults, prior, situation)
         decision = _reconcile(unit, wanted, prior, situation, may_lift=every_node_fit)
+    else:
+        outcome.not_understood.append(unit.id)
     if decision is not None:
         outcome.decisions.append(decision)
         published |= decision.action is not Action.FOREIGN
@@ -94,7 +96,9 @@ def _nodes_at_start(
     return nodes
 
 
-def _judge(unit: Unit, known_as: frozenset[str], situation: Situation) -> tuple[dict[str, NodeFault], bool]:
+def _judge(
+    unit: Unit, known_as: frozenset[str], situation: Situation, outcome: Outcome
+) -> tuple[dict[str, NodeFault], bool]:
     """Return the faults by node name, and whether every node is explicitly fit."""
     snapshot, inherited = situation.snapshot, _inherited(unit, situation)
     faults: dict[str, NodeFault] = {}
@@ -107,6 +111,7 @@ def _judge(unit: Unit, known_as: frozenset[str], situation: Situation) -> tuple[
         assessment = situation.policy.assess(node) if node is not None else None
         if assessment is None or assessment.level is None:
             every_node_fit = False
+            outcome.no_verdict.add(name)
             if name in inherited:
                 faults[name] = inherited[name]
         elif assessment.level > FaultLevel.NotHandleFault:
@@ -212,7 +217,8 @@ def _is_ours(prior: Artifact | Content | None, situation: Situation) -> bool:
 
 
 def _is_alive(prior: Artifact, situation: Situation) -> bool:
-    return (prior.publisher.cluster, prior.publisher.scope) in situation.living
+    living = situation.living
+    return living is None or (prior.publisher.cluster, prior.publisher.scope) in living
 
 
 # ── units that are gone ────────────────────────────────────────────────────────────────────────────────────────

@@ -10,6 +10,7 @@ The folders take the mode of `<dir>`, so that whoever may publish there may keep
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import stat
@@ -50,9 +51,10 @@ class Ledger:
         self._directory = directory
         self._file = f"{scope}@{cluster}.json"
         self._saved: dict[UnitId, Remembered] | None = None
+        self._garbled = False
 
     def recall(self) -> tuple[dict[UnitId, Remembered], str | None]:
-        """Return what the scope remembers, and a remark if that could not be read (it is then set aside)."""
+        """Return what the scope remembers, and a remark if that is garbled (remember() then sets it aside)."""
         try:
             with self._folder("state") as folder:
                 content = read_file(folder, self._file, _MAX_STATE)
@@ -61,10 +63,8 @@ class Ledger:
         try:
             self._saved = _decode_state(content)
         except (ValueError, KeyError, TypeError, RecursionError):
-            aside = f"{self._file}.unreadable"
-            with self._folder("state") as folder:
-                os.replace(self._file, aside, src_dir_fd=folder, dst_dir_fd=folder)
-            return {}, f"{FOLDER}/state/{self._file} could not be read; kept as {aside}, beginning anew"
+            self._garbled = True
+            return {}, f"{FOLDER}/state/{self._file} is garbled: beginning anew; kept as {self._file}.unreadable"
         return dict(self._saved), None
 
     def remember(self, memory: Mapping[UnitId, Remembered]) -> None:
@@ -73,6 +73,8 @@ class Ledger:
             return
         with self._folder("state", create=True) as folder:
             sweep(folder, os.listdir(folder))
+            if self._garbled:
+                os.replace(self._file, f"{self._file}.unreadable", src_dir_fd=folder, dst_dir_fd=folder)
             replace_file(folder, self._file, _encode_state(memory), mode=0o644)
         self._saved = dict(memory)
 
@@ -118,7 +120,9 @@ class Ledger:
                 if found.st_size == 0 and found.st_uid == os.geteuid():
                     # Who may publish here may append here.
                     os.fchmod(descriptor, 0o644 | (stat.S_IMODE(os.fstat(folder).st_mode) & 0o022))
-                os.write(descriptor, b"".join(map(one_line, entries)))
+                lines = b"".join(map(one_line, entries))
+                if os.write(descriptor, lines) < len(lines):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             finally:
                 os.close(descriptor)
             if found.st_size > MAX_HISTORY:

@@ -63,7 +63,8 @@ class Situation:
     """All that a pass knows: `now` is in seconds since the epoch, UTC.
 
     `published` holds the non-empty artifacts of the directory, every scope's. `living` names the (cluster,
-    scope) pairs whose publishers are alive. `adopt` takes foreign artifacts for our own.
+    scope) pairs whose publishers are alive; None is not known, so nobody counts as dead. `adopt` takes foreign
+    artifacts for our own.
     """
 
     snapshot: Snapshot
@@ -73,7 +74,7 @@ class Situation:
     policy: Policy
     publisher: Publisher
     now: int
-    living: Collection[tuple[str, str]] = ()
+    living: Collection[tuple[str, str]] | None = ()
     adopt: bool = False
 
 
@@ -82,7 +83,8 @@ class Outcome:
     """What a pass decided. `memory` is the whole of what the scope is to remember next time.
 
     `excluded` counts the scope's units whose artifacts are non-empty once the decisions are carried out.
-    `unknown_flags` maps flags that no rule knows to a node that shows each.
+    `unknown_flags` maps flags that no rule knows to a node that shows each; `no_verdict` names nodes of units
+    that are neither fit nor faulty, and `not_understood` units in a job state that we do not know.
     """
 
     decisions: list[Decision] = field(default_factory=list)
@@ -91,3 +93,5 @@ class Outcome:
     excluded: int = 0
     unavailable_nodes: int = 0
     unknown_flags: dict[str, str] = field(default_factory=dict)
+    no_verdict: set[str] = field(default_factory=set)
+    not_understood: list[UnitId] = field(default_factory=list)

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
     from slurm.snapshot import Snapshot
 
+    from .contract import UnitId
     from .ledger import Ledger
     from .policy import Policy
     from .scope import Scope
-    from .situation import Outcome
+    from .situation import Outcome, Remembered
     from .sources import Source
     from .store import DecisionDirectory
 
@@ -90,34 +91,57 @@ def run_once(publication: Publication, source: Source, clock: Callable[[], float
     publisher = Publisher(host_name(), os.getpid(), publication.version, snapshot.cluster, str(publication.scope))
     now = int(clock())
     with open_decisions(publication.directory) as directory:
+        published = directory.read()
         ledger = directory.ledger(publisher.cluster, publisher.scope)
-        memory, remark = ledger.recall()
+        before = _look_back(ledger, now)
         outcome = decide(
             Situation(
                 snapshot=snapshot,
-                published=directory.read(),
-                memory=memory,
+                published=published,
+                memory=before.memory,
                 scope=publication.scope,
                 policy=publication.policy,
                 publisher=publisher,
                 now=now,
-                living=ledger.living(now),
+                living=before.living,
                 adopt=publication.adopt,
             )
         )
         outcome.decisions.sort(key=lambda decision: _EXCLUSIONS_FIRST[decision.action])
-        done = Pass(snapshot, outcome, [], remarks=[*source.remarks, *filter(None, [remark])])
+        done = Pass(snapshot, outcome, [], [*source.remarks, *before.remarks], before.failures)
         if publication.dry_run:
             done.changes = [Change(decision, directory.path_of(decision.unit)) for decision in outcome.decisions]
             return done
         directory.tidy()
         done.changes = [_carry_out(decision, directory) for decision in outcome.decisions]
         for change in done.changes:  # what could not be retired is not forgotten
-            if change.error is not None and change.decision.unit in memory:
-                outcome.memory.setdefault(change.decision.unit, memory[change.decision.unit])
+            if change.error is not None and change.decision.unit in before.memory:
+                outcome.memory.setdefault(change.decision.unit, before.memory[change.decision.unit])
         heartbeat = Heartbeat(publisher, publication.policy.name, now, publication.interval)
         _keep(done, directory, ledger, heartbeat)
     return done
+
+
+@dataclass(slots=True)
+class _Before:
+    """What the ledger told. Where it could not be read, nothing is remembered and nobody counts as dead."""
+
+    memory: dict[UnitId, Remembered] = field(default_factory=dict)
+    living: frozenset[tuple[str, str]] | None = None
+    remarks: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+
+def _look_back(ledger: Ledger, now: int) -> _Before:
+    """Read the ledger; an exclusion must not wait for it, so what cannot be read is a failure of the pass only."""
+    before = _Before()
+    try:
+        before.memory, remark = ledger.recall()
+        before.remarks.extend(filter(None, [remark]))
+        before.living = ledger.living(now)
+    except OSError as error:
+        before.failures.append(f"the ledger could not be read: {error.strerror or error}")
+    return before
 
 
 def _must_show_own_job(publication: Publication, snapshot: Snapshot) -> None:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from .job import Allocation
 
-_OWNER = re.compile(r" UserId=([^()]*)\((\d+)\) GroupId=[^()]*\(\d+\) ")
+# No `=` in a name: else a job named ` UserId= UserId= ...` would cost the square of its length.
+_OWNER = re.compile(r" UserId=([^()=]*)\((\d+)\) GroupId=[^()=]*\(\d+\) ")
 _HEAD = re.compile(
     r"JobId=(?P<job>\d+)"
     r"(?: ArrayJobId=(?P<array>\d+) ArrayTaskId=(?P<task>\S+)(?: ArrayTaskThrottle=\d+)?)?"
@@ -27,15 +28,18 @@ _HEAD = re.compile(
     r" JobName=.*",
     re.DOTALL,
 )
-_TAIL = re.compile(
+# What follows the owner, each searched behind the one before: Slurm's own order. All of it stands before the
+# record's free text (comment, command, paths), so the first of each is Slurm's.
+_STATE = re.compile(
     r"MCS_label=\S* Priority=\d+ Nice=-?\d+ Account=\S* QOS=\S* (?:WCKey=\S* )?"
     r"JobState=(?P<state>\S+) Reason=.*? Dependency=\S*"
-    r" Requeue=\d+ Restarts=(?P<restarts>\d+) BatchFlag=\d+ .*?"
-    r"StartTime=(?P<start>\S+) .*?"
-    r"Partition=(?P<partition>\S+) .*?"
-    r"ReqNodeList=\S* ExcNodeList=\S* NodeList=(?P<nodes>\S*) .*?"
-    r"NumNodes=\d+",
-    re.DOTALL,
+    r" Requeue=\d+ Restarts=(?P<restarts>\d+) BatchFlag=\d+ "
+)
+_TAIL = (
+    re.compile(r" StartTime=(?P<start>\S+) "),
+    re.compile(r" Partition=(?P<partition>\S+) "),
+    re.compile(r" ReqNodeList=\S* ExcNodeList=\S* NodeList=(?P<nodes>\S*) "),
+    re.compile(r" NumNodes=\d+"),
 )
 _NO_JOBS = re.compile(r"\s*No jobs in the system\s*")
 _RECORD = re.compile(r"^(?=JobId=)", re.MULTILINE)
@@ -76,9 +80,15 @@ def _parse_record(record: str, zone: tzinfo | None) -> tuple[str, Allocation | N
         raise SlurmProtocolError(f"scontrol show jobs: malformed record: {record[:120]!a}")
     owner = owners[0]
     head = _HEAD.fullmatch(record[: owner.start()])
-    tail = _TAIL.match(record, owner.end())
-    if head is None or tail is None:
+    found = _STATE.match(record, owner.end())
+    if head is None or found is None:
         raise SlurmProtocolError(f"scontrol show jobs: malformed record: {record[:120]!a}")
+    tail = found.groupdict()
+    for pattern in _TAIL:
+        found = pattern.search(record, found.end() - 1)
+        if found is None:
+            raise SlurmProtocolError(f"scontrol show jobs: malformed record: {record[:120]!a}")
+        tail |= found.groupdict()
     allocation = allocation_of(
         job_id=head["job"],
         array_job_id=head["array"] or "",

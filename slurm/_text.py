@@ -1,7 +1,7 @@
 """Parses what `scontrol` and `squeue` print.
 
-Everything here is written against hostile text. Reasons and comments of nodes are free text that may hold
-newlines, escapes, invalid UTF-8 and forged fields; so are names and comments of jobs, which is why a live job
+Everything here is written against hostile text. Features, gres, reasons and comments of nodes are free text that
+may hold newlines, escapes, invalid UTF-8 and forged fields; so are names and comments of jobs, which is why a live job
 query asks for none of them. A row that cannot be read makes the whole answer unusable (SlurmProtocolError):
 half a table would read as "these nodes are fine".
 """
@@ -48,6 +48,8 @@ _STAMP = re.compile(rf"\[([^\[\]]+)@({_TIME.pattern})\]")
 _NEXT_LINE_OF_REASON = " " * 7
 """scontrol puts the stamp behind a reason's first line, and indents the other lines behind the stamp."""
 _FREE_TEXT = re.compile(r" (?:Reason|Comment|Extra)=")
+_BEFORE_STATE = " Boards="
+"""The field before a node's state; features and gres, free text too (`x State=IDLE`), stand before both."""
 _NO_ID = frozenset({"N/A", "0", "", "4294967294"})
 """How "no such id" is written; the last is NO_VAL."""
 
@@ -60,13 +62,14 @@ def parse_nodes(output: bytes, zone: tzinfo | None = timezone.utc) -> dict[str, 
     """
     nodes: dict[str, Node] = {}
     line = ""
+    marked = _BEFORE_STATE.encode() in output
     for row in _lines(output, "scontrol show nodes"):
         if not row.startswith("NodeName="):
-            if _FREE_TEXT.search(line):
+            if _FREE_TEXT.search(line) and _BEFORE_STATE not in row:
                 continue  # a line break in the comment of the node above
             raise SlurmProtocolError(f"scontrol show nodes: not a node: {_shown(row)}")
         line = row
-        node = _parse_node(row, zone)
+        node = _parse_node(row, zone, marked=marked)
         if node.name in nodes:
             raise SlurmProtocolError(
                 f"scontrol show nodes: {node.name} is described twice; look for a line break in the comment of "
@@ -78,13 +81,16 @@ def parse_nodes(output: bytes, zone: tzinfo | None = timezone.utc) -> dict[str, 
     return nodes
 
 
-def _parse_node(row: str, zone: tzinfo | None) -> Node:
-    head, found, reason = row.partition(" Reason=")
-    name = head[len("NodeName=") :].split(" ", 1)[0]
-    _, state_found, rest = head.partition(" State=")  # the first: what comes later may be free text
-    if not state_found or not hostlist.is_node_name(name):
+def _parse_node(row: str, zone: tzinfo | None, *, marked: bool) -> Node:
+    """Read one row; when the answer is `marked`, _BEFORE_STATE is expected once, and the state behind it."""
+    name = row[len("NodeName=") :].split(" ", 1)[0]
+    if row.count(_BEFORE_STATE) != marked or not hostlist.is_node_name(name):
         raise SlurmProtocolError(f"scontrol show nodes: malformed row: {_shown(row)}")
+    _, state_found, rest = row[row.find(_BEFORE_STATE) + 1 :].partition(" State=")  # the first: then free text
+    if not state_found:
+        raise SlurmProtocolError(f"scontrol show nodes: a row without a state: {_shown(row)}")
     base, flags = parse_state(rest.split(" ", 1)[0])
+    _, found, reason = rest.partition(" Reason=")
     if not found:
         return Node(name, base, flags)
     return Node(name, base, flags, *_parse_reason(reason, zone))
@@ -96,7 +102,7 @@ def _parse_reason(text: str, zone: tzinfo | None) -> tuple[str | None, str | Non
     if not stamps:
         text = _AFTER_REASON.split(text, maxsplit=1)[0].strip()
         return (None if text in {"", "(null)"} else text), None, None
-    stamp = next((found for found in stamps if _ends_first_line(text[found.end() :])), stamps[-1])
+    stamp = next((found for found in stamps if _ends_first_line(text, found.end())), stamps[-1])
     further = _AFTER_REASON.split(text[stamp.end() :], maxsplit=1)[0]
     reason = " ".join(filter(None, [text[: stamp.start()].strip(), " ".join(further.split())]))
     try:
@@ -106,8 +112,8 @@ def _parse_reason(text: str, zone: tzinfo | None) -> tuple[str | None, str | Non
     return reason, stamp[1], since
 
 
-def _ends_first_line(behind: str) -> bool:
-    return not behind or behind.startswith(_NEXT_LINE_OF_REASON) or _AFTER_REASON.match(behind) is not None
+def _ends_first_line(text: str, at: int) -> bool:
+    return at == len(text) or text.startswith(_NEXT_LINE_OF_REASON, at) or bool(_AFTER_REASON.match(text, at))
 
 
 def parse_jobs(output: bytes) -> tuple[Allocation, ...]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from itertools import chain, product
+from itertools import product
+from math import prod
 from typing import TYPE_CHECKING
 
 from .errors import SlurmProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 MAX_TEXT = 1 << 20
 """Characters of one hostlist; the folded list of 10,000 scattered nodes has some 60,000."""
@@ -33,12 +34,12 @@ _NO_NODES = frozenset({"", "(null)", "None", "None assigned", "N/A"})
 """How Slurm's commands write "no nodes"."""
 
 _NAME = r"[A-Za-z0-9._-]"
-_PART = rf"(?:{_NAME}|\[[0-9,-]+\])+"
-_HOSTLIST = re.compile(rf"{_PART}(?:,{_PART})*")
-_ONE_PART = re.compile(_PART)
-_BRACKET = re.compile(r"\[([^\]]*)\]")
-_BRACKET_OR_COMMA = re.compile(rf"{_BRACKET.pattern}|,")
+_BRACKET = re.compile(r"\[([0-9,-]+)\]")
+# Name and bracket alternate, and a part is not empty: nothing here can be matched in two ways, so it is linear.
+_PART = re.compile(rf"(?=[^,]){_NAME}*(?:\[[0-9,-]+\]{_NAME}*)*")
+_HOSTLIST = re.compile(rf"{_PART.pattern}(?:,{_PART.pattern})*")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
+_ENDS = re.compile(r"[,-]")
 _LONG_NUMBER = re.compile(rf"[0-9]{{{MAX_DIGITS + 1}}}")
 _PLAIN_NAME = re.compile(rf"{_NAME}{{1,{MAX_NAME}}}")
 
@@ -60,8 +61,22 @@ def expand(text: str) -> tuple[str, ...]:
         return ()
     if is_node_name(text):
         return (text,)
-    _check(text)
-    return tuple(dict.fromkeys(chain.from_iterable(map(_names, _ONE_PART.findall(text)))))
+    if len(text) > MAX_TEXT:
+        raise SlurmProtocolError(f"hostlist of {len(text)} characters, more than {MAX_TEXT}")
+    if _HOSTLIST.fullmatch(text) is None:
+        raise SlurmProtocolError(f"not a hostlist: {_shown(text)}")
+    hosts = 0
+    names: dict[str, None] = {}
+    for part in _PART.findall(text):
+        pieces = _BRACKET.split(part)  # text, inside, text, inside ... text
+        between, brackets = pieces[::2], pieces[1::2]
+        if sum(map(len, between)) + sum(map(_widest, brackets)) > MAX_NAME:
+            raise SlurmProtocolError(f"hostlist has a name of more than {MAX_NAME} characters: {_shown(part)}")
+        hosts += prod(map(_hosts_in, brackets))
+        if hosts > MAX_HOSTS:
+            raise SlurmProtocolError(f"hostlist names more than {MAX_HOSTS} hosts: {_shown(text)}")
+        names.update(dict.fromkeys(_written_out(between, brackets)))
+    return tuple(names)
 
 
 def fold(names: Iterable[str]) -> str:
@@ -88,23 +103,8 @@ def fold(names: Iterable[str]) -> str:
     return ",".join(filter(None, [str(nodes), *unfolded]))
 
 
-def _check(text: str) -> None:
-    """Raise SlurmProtocolError for what is no hostlist.
-
-    Every step is linear in the text, whatever it holds: a job's node list may be a megabyte of garbage.
-    """
-    if len(text) > MAX_TEXT:
-        raise SlurmProtocolError(f"hostlist of {len(text)} characters, more than {MAX_TEXT}")
-    if _HOSTLIST.fullmatch(text) is None:
-        raise SlurmProtocolError(f"not a hostlist: {_shown(text)}")
-    total, part = 0, 1
-    for match in _BRACKET_OR_COMMA.finditer(text):
-        if match[1] is None:  # a comma outside brackets begins the next part
-            total, part = total + part, 1
-        else:
-            part *= _hosts_in(match[1])
-        if total + part > MAX_HOSTS:
-            raise SlurmProtocolError(f"hostlist names more than {MAX_HOSTS} hosts: {_shown(text)}")
+def _widest(bracket: str) -> int:
+    return max(map(len, _ENDS.split(bracket)))
 
 
 def _hosts_in(bracket: str) -> int:
@@ -120,28 +120,25 @@ def _hosts_in(bracket: str) -> int:
         if int(last) < int(first):
             raise SlurmProtocolError(f"hostlist has a range that runs backwards: {_shown(bracket)}")
         hosts += int(last) - int(first) + 1
-    if hosts > MAX_RANGE:
-        raise SlurmProtocolError(f"hostlist has a range of more than {MAX_RANGE} hosts: {_shown(bracket)}")
+        if hosts > MAX_RANGE:
+            raise SlurmProtocolError(f"hostlist has a range of more than {MAX_RANGE} hosts: {_shown(bracket)}")
     return hosts
 
 
-def _names(part: str) -> Iterator[str]:
-    """Name the nodes of one checked part, `r[1-2]n[01-10]`."""
-    # Split by its brackets: text, inside, text, inside ... text.
-    choices = [_numbers(piece) if index % 2 else [piece] for index, piece in enumerate(_BRACKET.split(part))]
-    if sum(max(map(len, choice)) for choice in choices) > MAX_NAME:
-        raise SlurmProtocolError(f"hostlist has a name of more than {MAX_NAME} characters: {_shown(part)}")
+def _written_out(between: Sequence[str], brackets: Sequence[str]) -> Iterator[str]:
+    """Name the nodes of one part: the text before, between and after its brackets, with each of their numbers."""
+    choices: list[Iterable[str]] = [[between[0]]]
+    for bracket, text in zip(brackets, between[1:], strict=True):
+        choices += [_numbers(bracket), [text]]
     return map("".join, product(*choices))
 
 
-def _numbers(bracket: str) -> list[str]:
-    """Write out the numbers of one checked bracket's inside; a range is as wide as its first number, at least."""
-    numbers = []
+def _numbers(bracket: str) -> Iterator[str]:
+    """Write out one bracket; a range is as wide as its first number, at least: `08-100` is 08, 09 ... 99, 100."""
     for item in bracket.split(","):
         first, _, last = item.partition("-")
         width = len(first)
-        numbers += [f"{number:0{width}}" for number in range(int(first), int(last or first) + 1)]
-    return numbers
+        yield from (f"{number:0{width}}" for number in range(int(first), int(last or first) + 1))
 
 
 def _shown(text: str) -> str:

@@ -87,8 +87,7 @@ class SavedReader:
 def _contents(path: str) -> bytes:
     """Read a regular file, or a pipe (`<(ssh head scontrol show nodes -o)`), within bounds."""
     try:
-        # O_NONBLOCK: opening a fifo that nobody writes to would never return.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        with open(path, "rb", opener=_open_at_once) as file:
             mode = os.fstat(file.fileno()).st_mode
             if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
                 raise SlurmUnavailable(f"{path}: neither a file nor a pipe")
@@ -99,6 +98,11 @@ def _contents(path: str) -> bytes:
     if len(data) > _command.MAX_OUTPUT:
         raise SlurmProtocolError(f"{path}: more than {_command.MAX_OUTPUT} bytes")
     return data
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open without waiting: a fifo that nobody writes to would hold us for ever."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _visible_user(config: Mapping[str, str], uid: int) -> str | None:

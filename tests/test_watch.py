@@ -217,7 +217,9 @@ def test_a_node_without_a_verdict_excludes_nothing(scene: Scene) -> None:
     """A cluster that slurmctld does not know yet is not a bad one."""
     for name in ("n3", "n4", "n5"):
         scene.cluster.set_node(name, "UNKNOWN+NOT_RESPONDING")
-    assert scene.actions() == []
+    done = scene.publish()
+    assert done.changes == []
+    assert done.outcome.no_verdict == {"n3", "n4", "n5"}
 
 
 def test_a_new_generation_inherits_nothing(scene: Scene) -> None:
@@ -327,6 +329,7 @@ def test_an_ending_unit_whose_state_is_not_known_is_no_miss(scene: Scene) -> Non
     scene.cluster.set_node("n4", "ALLOCATED")
     assert [scene.actions() for _ in range(3)] == [[], [], []]
     assert scene.excluded("123_7")
+    assert scene.publish().outcome.not_understood == [("123", "7")]
 
 
 def test_a_suspended_unit_is_judged(scene: Scene) -> None:
@@ -547,9 +550,32 @@ def test_a_publisher_that_lost_its_state_converges(scene: Scene) -> None:
     state = scene.directory / ".segment-health/state/all@fake.json"
     state.write_text("{half")
     scene.cluster.end("123_7")
-    assert any("could not be read" in remark for remark in scene.publish().remarks)
+    assert any("garbled" in remark for remark in scene.publish().remarks)
     assert state.with_name("all@fake.json.unreadable").read_text() == "{half"
     assert scene.actions() == ["retire 123_7"]
+
+
+def test_a_ledger_that_cannot_be_read_stops_no_exclusion(scene: Scene) -> None:
+    """Exclusions are published all the same, nobody counts as dead, and the pass says what it could not do."""
+    (scene.directory / ".segment-health").write_text("not a folder")
+    scene.cluster.set_node("n4", "DOWN")
+    publication = Publication(str(scene.directory), EVERYTHING, Policy(), "0.1.0", interval=300.0)
+    done = run_once(publication, scene.cluster.source, scene.clock)
+    assert not done.wrote_everything
+    assert "the ledger could not be read" in done.failures[0]
+    assert scene.excluded("123_7")
+    scene.cluster.set_node("n4", "ALLOCATED")
+    sidecar = replace(publication, scope=of_jobs(("123",)))
+    assert run_once(sidecar, scene.cluster.source, scene.clock).changes == []
+
+
+def test_a_dry_run_leaves_a_garbled_state_where_it_is(scene: Scene) -> None:
+    """Nothing on disk is touched, not even what a real pass would set aside."""
+    scene.publish()
+    (scene.directory / ".segment-health/state/all@fake.json").write_text("{half")
+    before = snapshot_of(scene.directory)
+    scene.publish(dry_run=True)
+    assert snapshot_of(scene.directory) == before
 
 
 def test_an_unchanged_pass_touches_only_the_heartbeat(scene: Scene) -> None:

@@ -130,16 +130,24 @@ class _Result:
         """Return what a person should read, a line each."""
         if self.done is None:
             return [self.error or "failed"]
-        unknown_flags = [
+        outcome = self.done.outcome
+        unclear = [
             f"node flag {flag} (seen on {node}) is not known; ignored"
-            for flag, node in sorted(self.done.outcome.unknown_flags.items())
+            for flag, node in sorted(outcome.unknown_flags.items())
         ]
+        unclear += [
+            f"unit {unit} is in a job state that is not known; its decision stays"
+            for unit in outcome.not_understood
+        ]
+        if outcome.no_verdict:
+            names = self.done.snapshot.fold(sorted(outcome.no_verdict))
+            unclear.append(f"no verdict on {names}, whose state is not known; their part of each decision stays")
         failed = [
             f"{change.path}: {change.error}; left as it was, tried again in the next pass"
             for change in self.done.changes
             if change.error is not None
         ]
-        return [*self.done.remarks, *unknown_flags, *failed, *self.done.failures]
+        return [*self.done.remarks, *unclear, *failed, *self.done.failures]
 
 
 def _run(publication: Publication, source: Source, cluster: str) -> _Result:
