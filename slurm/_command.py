@@ -75,7 +75,7 @@ def run(commands: Sequence[Sequence[str]], *, timeout: float, environ: Mapping[s
     try:
         running.extend(_start(tuple(argv), environ) for argv in commands)
         _collect(running, deadline, timeout)
-        return [command.completed(deadline, timeout) for command in running]
+        return [Completed(command.argv, bytes(command.stdout), command.said) for command in running]
     finally:
         for command in running:
             command.kill()
@@ -121,17 +121,20 @@ class _Running:
         else:
             self.stdout += data
 
-    def completed(self, deadline: float, timeout: float) -> Completed:
+    @property
+    def said(self) -> str:
+        return self.stderr.decode("utf-8", "backslashreplace").strip()
+
+    def check_end(self, deadline: float, timeout: float) -> None:
+        """Wait for the command, whose pipes are at their end, and raise unless its status is 0."""
         try:
             status = self.process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired as error:
             raise _late(self.name, timeout) from error
-        stderr = self.stderr.decode("utf-8", "backslashreplace").strip()
         if status < 0:
             raise SlurmUnavailable(f"{self.name}: killed by {_signal_name(-status)}")
         if status > 0:
-            raise SlurmUnavailable(f"{self.name}: ended with status {status}: {stderr or 'no word on stderr'}")
-        return Completed(self.argv, bytes(self.stdout), stderr)
+            raise SlurmUnavailable(f"{self.name}: ended with status {status}: {self.said or 'no word on stderr'}")
 
     def kill(self) -> None:
         """End the command and all that it started; a no-op for one that has ended and been waited for."""
@@ -147,7 +150,7 @@ class _Running:
 
 
 def _collect(running: list[_Running], deadline: float, timeout: float) -> None:
-    """Read every pipe to its end."""
+    """Read every pipe to its end, and every command to its status: the first that fails ends it all."""
     with selectors.DefaultSelector() as selector:
         for command in running:
             for stream in (command.process.stdout, command.process.stderr):
@@ -163,8 +166,10 @@ def _collect(running: list[_Running], deadline: float, timeout: float) -> None:
                 data = os.read(key.fd, _CHUNK)
                 if data:
                     key.data.take(key.fd, data)
-                else:
-                    selector.unregister(key.fd)
+                    continue
+                selector.unregister(key.fd)
+                if all(other.data is not key.data for other in selector.get_map().values()):
+                    key.data.check_end(deadline, timeout)
 
 
 def _late(name: str, timeout: float) -> SlurmUnavailable:

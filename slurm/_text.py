@@ -1,9 +1,9 @@
 """Parses what `scontrol` and `squeue` print.
 
-Everything here is written against hostile text. Features, gres, reasons and comments of nodes are free text that
-may hold newlines, escapes, invalid UTF-8 and forged fields; so are names and comments of jobs, which is why a live job
-query asks for none of them. A row that cannot be read makes the whole answer unusable (SlurmProtocolError):
-half a table would read as "these nodes are fine".
+Everything here is written against hostile text. Features, gres, reasons and comments of nodes are free text
+that may hold newlines, escapes, invalid UTF-8 and forged fields; so are names and comments of jobs, which is why
+a live job query asks for none of them. A row that cannot be read makes the whole answer unusable
+(SlurmProtocolError): half a table would read as "these nodes are fine".
 """
 
 from __future__ import annotations
@@ -201,7 +201,8 @@ def allocation_of(  # noqa: PLR0913 - one parameter a printed field
 def parse_config(output: bytes) -> dict[str, str]:
     """Read `scontrol show config`: values by key, both as printed.
 
-    Raises SlurmProtocolError for an empty answer, one that is cut short, or one that names no cluster.
+    Raises SlurmProtocolError for an empty answer, one that is cut short (keys are sorted, and without PrivateData
+    we would believe that we see every job), or one that names no cluster.
     """
     config: dict[str, str] = {}
     for row in _lines(output, "scontrol show config"):
@@ -210,6 +211,9 @@ def parse_config(output: bytes) -> dict[str, str]:
             config.setdefault(key.strip(), value.strip())
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", config.get("ClusterName", "")):
         raise SlurmProtocolError("scontrol show config: no usable ClusterName in the answer")
+    for key in ("PrivateData", "SlurmUser"):
+        if key not in config:
+            raise SlurmProtocolError(f"scontrol show config: answer cut short (no {key})")
     return config
 
 

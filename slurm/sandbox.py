@@ -11,7 +11,6 @@ import contextlib
 import os
 import pwd
 import re
-import secrets
 import shutil
 import signal
 import socket
@@ -21,6 +20,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
+from ._conf import slurm_conf, wants_cgroup_conf
+from ._processes import free_ports, is_listening, processes
 from .errors import SlurmUnavailable
 
 if TYPE_CHECKING:
@@ -28,40 +29,10 @@ if TYPE_CHECKING:
 
 _PROGRAMS = ("slurmctld", "slurmd", "scontrol", "sinfo", "squeue", "sbatch", "scancel", "srun")
 _PACKAGES = "slurmctld slurmd slurm-client slurm-wlm-basic-plugins"
-_DAEMONS = frozenset({b"slurmctld", b"slurmscriptd", b"slurmd", b"slurmstepd"})
 _FOREIGN = ("SLURM", "SALLOC_", "SBATCH_", "SCANCEL_", "SCONTROL_", "SINFO_", "SQUEUE_", "SRUN_")
-_PORTS = range(20_000, 32_000)  # below Linux's ephemeral ports, which any client may hold for a moment
 _START_SECONDS = 60.0  # 200 nodes need 3 s on two idle cores
 _END_SECONDS = 15.0
 _LONGEST_DIRECTORY = 60  # bytes: a step's UNIX socket, at most 108, adds /spool/NODE/NODE_JOB.STEP
-
-# slurmstepd logs to SlurmdLogFile alone; slurmctld and slurmd, in the foreground, to standard error too.
-# SchedulerParameters: else batch jobs wait 3 s to be scheduled together, heterogeneous ones up to 30 s.
-_CONF = """\
-SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={port}
-SlurmUser={user}
-SlurmdUser={user}
-StateSaveLocation={directory}/state
-SlurmdSpoolDir={directory}/spool/%n
-SlurmctldPidFile={directory}/state/slurmctld.pid
-SlurmdPidFile={directory}/spool/%n/slurmd.pid
-SlurmdLogFile={directory}/log/slurmd.%n.log
-AuthType=auth/none
-CredType=cred/none
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
-JobAcctGatherType=jobacct_gather/none
-SlurmdParameters=config_overrides
-MpiDefault=none
-MailProg=/bin/true
-KillWait=5
-SchedulerParameters=batch_sched_delay=0,bf_interval=1
-NodeName=n[1-{last}] NodeAddr=127.0.0.1 NodeHostname={host} Port=[{first_port}-{last_port}] {hardware}
-PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
-"""
 
 
 @final
@@ -229,7 +200,7 @@ class Sandbox:
         Nodes are then UNKNOWN for some seconds, until each slurmd has registered again.
         """
         self._spawn("slurmctld", "slurmctld", "-D", *options, "-f", str(self.conf))
-        self._wait_up(lambda: _listening(self._port), "slurmctld")
+        self._wait_up(lambda: is_listening(self._port), "slurmctld")
         # If another sandbox took the port meanwhile, that one's slurmctld would answer: ask whose it is.
         mine = f"{self.directory}/state\n"
         self._wait_up(lambda: mine in self.run("scontrol", "show", "config", check=False).stdout, "slurmctld")
@@ -242,7 +213,7 @@ class Sandbox:
     def start_slurmd(self, name: str) -> None:
         """Start a node's slurmd and wait until it listens; it registers about a second later."""
         self._spawn(name, "slurmd", "-D", "-N", name, "-f", str(self.conf))
-        self._wait_up(lambda: _listening(self._port + 1 + self.nodes.index(name)), f"slurmd of {name}")
+        self._wait_up(lambda: is_listening(self._port + 1 + self.nodes.index(name)), f"slurmd of {name}")
 
     def _start(self) -> None:
         self.env = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
@@ -257,7 +228,7 @@ class Sandbox:
         if self._other:
             self.env |= {"HOME": f"{self.directory}/work", "USER": self._other.pw_name}
         for last_try in (False, False, False, True):
-            self._write_conf(_free_ports(1 + len(self.nodes)))
+            self._write_conf(free_ports(1 + len(self.nodes)))
             try:
                 self._start_daemons()
             except SlurmUnavailable as error:
@@ -291,22 +262,17 @@ class Sandbox:
 
     def _write_conf(self, port: int) -> None:
         self._port = port
-        text = _CONF.format(
+        text = slurm_conf(
             host=socket.gethostname().partition(".")[0],
             user=self._account.pw_name,
             directory=self.directory,
             port=port,
-            last=len(self.nodes),
-            first_port=port + 1,
-            last_port=port + len(self.nodes),
+            nodes=len(self.nodes),
             hardware=self._hardware,
+            extra=self._extra,
         )
-        lines = (*text.splitlines(), *self._extra)
-        unique = {line if " " in line else line.partition("=")[0]: line for line in lines}
-        self.conf.write_text("\n".join(unique.values()) + "\n", encoding="utf-8")
-        version = re.search(r"(\d+)\.(\d+)", self.run("slurmctld", "-V").stdout)
-        # Without it newer slurmds want a cgroup of their own; 22.05 refuses the very value.
-        if version and (int(version[1]), int(version[2])) >= (23, 11):
+        self.conf.write_text(text, encoding="utf-8")
+        if wants_cgroup_conf(self.run("slurmctld", "-V").stdout):
             (self.directory / "cgroup.conf").write_text("CgroupPlugin=disabled\n", encoding="utf-8")
 
     def _wait_up(self, predicate: Callable[[], object], what: str) -> None:
@@ -362,7 +328,7 @@ class Sandbox:
     def _end_processes(self) -> None:
         # SIGKILL to all at once, not scancel first: that needs a slurmctld that answers, and nothing is kept.
         deadline = time.monotonic() + _END_SECONDS
-        while alive := self._processes():
+        while alive := processes(self.conf, self._sessions):
             if time.monotonic() > deadline:
                 raise SlurmUnavailable(f"processes {sorted(alive)} of {self.directory} survive SIGKILL")
             for pid in alive:
@@ -372,63 +338,3 @@ class Sandbox:
         for process in self._daemons.values():
             process.wait(_END_SECONDS)
         self._daemons.clear()
-
-    def _processes(self) -> set[int]:
-        """Return the living daemons and job processes of this cluster, with all that descends from them.
-
-        SLURM_CONF alone proves nothing, as shells and test runners export it: it must be with a daemon, with
-        SLURM_JOB_ID, or in a daemon's session (a trigger's program). A slurmstepd of 24.11 wipes its environment
-        and is known by its log. Descendants count, as a job may clear its environment; they are not enough, as
-        slurmstepd, and what outlives its parent, belong to init.
-        """
-        conf = b"SLURM_CONF=" + os.fsencode(self.conf)
-        children: dict[int, list[int]] = {}
-        found: list[int] = []
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                head, _, tail = (folder / "stat").read_bytes().rpartition(b") ")
-                environ = (folder / "environ").read_bytes().split(b"\0")
-            except OSError:  # ended meanwhile, or another user's
-                continue
-            state, parent, _, session = tail.split()[:4]
-            if state == b"Z":  # pid 1 of a container may never reap it
-                continue
-            pid, name = int(folder.name), head.partition(b"(")[2]
-            children.setdefault(int(parent), []).append(pid)
-            daemon = name in _DAEMONS or int(session) in self._sessions
-            of_slurm = daemon or any(item.startswith(b"SLURM_JOB_ID=") for item in environ)
-            if (conf in environ and of_slurm) or (name == b"slurmstepd" and _opened(folder, self.directory)):
-                found.append(pid)
-        ours: set[int] = set()
-        while found:
-            pid = found.pop()
-            if pid not in ours:
-                ours.add(pid)
-                found += children.get(pid, ())
-        return ours - {os.getpid()}
-
-
-def _opened(process: Path, directory: Path) -> bool:
-    for link in process.glob("fd/*"):
-        with contextlib.suppress(OSError):  # closed meanwhile
-            if directory in link.readlink().parents:
-                return True
-    return False
-
-
-def _listening(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Slurm does: TIME_WAIT is no obstacle
-        try:
-            probe.bind(("", port))
-        except OSError:
-            return True
-        return False
-
-
-def _free_ports(count: int) -> int:
-    for _ in range(200):
-        first = _PORTS.start + secrets.randbelow(len(_PORTS) - count)
-        if not any(_listening(port) for port in range(first, first + count)):
-            return first
-    raise SlurmUnavailable(f"no {count} free ports in a row from {_PORTS.start} to {_PORTS.stop}")

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from slurm import sandbox
+from slurm._processes import processes
 from slurm.errors import SlurmUnavailable
 from slurm.sandbox import Sandbox
 
@@ -149,7 +151,7 @@ def test_a_taken_port_is_not_fatal(monkeypatch: pytest.MonkeyPatch) -> None:
     """A port that another takes between the look and the start costs a second try with other ports."""
     with Sandbox(nodes=1) as first:
         blocks = iter([first._port, first._port - 1, first._port + 10])
-        monkeypatch.setattr("slurm.sandbox._free_ports", lambda _: next(blocks))
+        monkeypatch.setattr(sandbox, "free_ports", lambda _: next(blocks))
         with Sandbox(nodes=2) as second:
             assert second._port == first._port + 10
             assert second.node_state("n2") == "IDLE"
@@ -198,7 +200,7 @@ def test_a_daemon_that_does_not_come_up_is_named(tmp_path: Path) -> None:
 
 def test_missing_slurm_names_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without Slurm the error says what to install."""
-    monkeypatch.setattr("slurm.sandbox._PROGRAMS", ("slurmctld", "no-such-daemon"))
+    monkeypatch.setattr(sandbox, "_PROGRAMS", ("slurmctld", "no-such-daemon"))
     with pytest.raises(SlurmUnavailable, match="not installed: no-such-daemon; Debian has them in slurmctld"):
         Sandbox().__enter__()
 
@@ -208,8 +210,8 @@ def test_nothing_is_left_after_the_end() -> None:
     script = "#!/bin/sh\nenv -i sleep 300 & setsid sleep 300 & trap '' TERM; srun sleep 300\n"
     with Sandbox(nodes=2) as cluster:
         cluster.wait_running(cluster.submit(script, "--nodes=2"))
-        cluster.wait_until(lambda: len(cluster._processes()) >= 12, what="job's processes")
-        pids = cluster._processes()
+        cluster.wait_until(lambda: len(processes(cluster.conf, cluster._sessions)) >= 12, what="job's processes")
+        pids = processes(cluster.conf, cluster._sessions)
         cluster.pause_controller()
     assert_gone(cluster)
     for pid in pids:
