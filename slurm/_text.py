@@ -84,11 +84,11 @@ def parse_nodes(output: bytes, zone: tzinfo | None = timezone.utc) -> dict[str, 
 def _parse_node(row: str, zone: tzinfo | None, *, marked: bool) -> Node:
     """Read one row; when the answer is `marked`, _BEFORE_STATE is expected once, and the state behind it."""
     name = row[len("NodeName=") :].split(" ", 1)[0]
-    if row.count(_BEFORE_STATE) != marked or not hostlist.is_node_name(name):
+    _, mark, rest = row.partition(_BEFORE_STATE)
+    is_forged = bool(mark) != marked or _BEFORE_STATE in rest
+    _, state_found, rest = (rest if mark else row).partition(" State=")  # the first: later ones are free text
+    if is_forged or not state_found or not hostlist.is_node_name(name):
         raise SlurmProtocolError(f"scontrol show nodes: malformed row: {_shown(row)}")
-    _, state_found, rest = row[row.find(_BEFORE_STATE) + 1 :].partition(" State=")  # the first: then free text
-    if not state_found:
-        raise SlurmProtocolError(f"scontrol show nodes: a row without a state: {_shown(row)}")
     base, flags = parse_state(rest.split(" ", 1)[0])
     _, found, reason = rest.partition(" Reason=")
     if not found:

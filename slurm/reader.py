@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     Run = Callable[..., list[_command.Completed]]
 
+_CHUNK = 1 << 20
+
 
 class Reader(Protocol):
     """Gives a whole Snapshot, or raises SlurmError: there is no half answer."""
@@ -92,12 +94,14 @@ def _contents(path: str) -> bytes:
             if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
                 raise SlurmUnavailable(f"{path}: neither a file nor a pipe")
             os.set_blocking(file.fileno(), True)
-            data = file.read(_command.MAX_OUTPUT + 1)
+            data = bytearray()
+            while chunk := file.read(_CHUNK):  # not all at once: read(n) would ask for n bytes of memory first
+                data += chunk
+                if len(data) > _command.MAX_OUTPUT:
+                    raise SlurmProtocolError(f"{path}: more than {_command.MAX_OUTPUT} bytes")
     except OSError as error:
         raise SlurmUnavailable(f"{path}: {error.strerror}") from error
-    if len(data) > _command.MAX_OUTPUT:
-        raise SlurmProtocolError(f"{path}: more than {_command.MAX_OUTPUT} bytes")
-    return data
+    return bytes(data)
 
 
 def _open_at_once(path: str, flags: int) -> int:

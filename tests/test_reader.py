@@ -1,0 +1,416 @@
+"""Readers: which commands are asked how often, and what becomes of their answers or of saved ones."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurm import _command, reader
+from slurm.errors import SlurmError, SlurmProtocolError, SlurmUnavailable
+from slurm.reader import CommandReader, SavedReader
+from slurm.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HOSTILE = Path(__file__).parent / "data/samples/22.05-hostile"
+NODES = (HOSTILE / "scontrol_show_nodes_oneline.txt").read_bytes()
+JOBS = (HOSTILE / "squeue.txt").read_bytes()
+SAVED_JOBS = (HOSTILE / "scontrol_show_jobs.txt").read_bytes()
+CONFIG = (HOSTILE / "scontrol_show_config.txt").read_bytes()
+
+# What is asked, word for word: a change here is a change of what Slurm is burdened with.
+ASK_NODES = ["scontrol", "--all", "--future", "--local", "show", "nodes", "--oneliner"]
+ASK_CONFIG = ["scontrol", "--local", "show", "config"]
+ASK_JOBS = [
+    "squeue",
+    "--all",
+    "--local",
+    "--noheader",
+    (
+        "--Format=JobID:|,ArrayJobID:|,ArrayTaskID:|,HetJobID:|,State:|,RestartCnt:|,StartTime:|,UserName:|,UserID:|"
+        ",Partition:|,NodeList:|"
+    ),
+]
+
+FAKE = """\
+#!/bin/sh
+[ -z "$SQUEUE_FORMAT$SLURM_TIME_FORMAT$SLURM_CLUSTERS" ] && [ "$TZ" = UTC ] || exit 99
+printf '%s\\n' "${0##*/}" "$@" > "$FAKE/calls/$$"
+case "${0##*/} $*" in
+    *' show nodes '*) what=nodes ;;
+    *' show config') what=config ;;
+    squeue*) what=jobs ;;
+    *) exit 98 ;;
+esac
+[ ! -e "$FAKE/$what.sh" ] || . "$FAKE/$what.sh"
+exec cat "$FAKE/$what"
+"""
+
+
+class FakeSlurm:
+    """Commands `scontrol` and `squeue` on PATH that print files and record how they were called."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        for name in ("bin", "calls"):
+            (directory / name).mkdir()
+        for name in ("scontrol", "squeue"):
+            path = directory / "bin" / name
+            path.write_text(FAKE)
+            path.chmod(0o755)
+        for what, answer in (("nodes", NODES), ("jobs", JOBS), ("config", CONFIG)):
+            self.answers(what, answer)
+
+    def answers(self, what: str, answer: bytes) -> None:
+        """Print `answer` when asked for nodes, jobs or config."""
+        (self.directory / what).write_bytes(answer)
+
+    def does(self, what: str, command: str) -> None:
+        """Run a shell command before that answer."""
+        (self.directory / f"{what}.sh").write_text(command + "\n")
+
+    def calls(self) -> list[list[str]]:
+        """Return how the commands were called since this was last asked, sorted."""
+        files = list((self.directory / "calls").iterdir())
+        calls = sorted(path.read_text().splitlines() for path in files)
+        for path in files:
+            path.unlink()
+        return calls
+
+    def reader(self, timeout: float = 30) -> CommandReader:
+        """Return a reader that asks these commands, out of an environment that would spoil what they say."""
+        path = f"{self.directory}/bin{os.pathsep}{os.environ['PATH']}"
+        spoilt = {
+            "SQUEUE_FORMAT": "%i",
+            "SLURM_TIME_FORMAT": "relative",
+            "SLURM_CLUSTERS": "other",
+            "TZ": "Asia/Tokyo",
+        }
+        return CommandReader(timeout=timeout, environ={"PATH": path, "FAKE": str(self.directory), **spoilt})
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> FakeSlurm:
+    """Give a fake Slurm that answers as the recorded one did."""
+    return FakeSlurm(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _no_descriptor_is_left() -> Iterator[None]:
+    """Whatever happens, nothing that was opened stays open."""
+    before = set(os.listdir("/proc/self/fd"))
+    yield
+    assert set(os.listdir("/proc/self/fd")) <= before
+
+
+# --- asking -----------------------------------------------------------------------------------------------
+
+
+def test_whole_snapshot(slurm: FakeSlurm) -> None:
+    """A real Slurm's answers make one snapshot: the cluster, its nodes without FUTURE ones, its allocations."""
+    snapshot = slurm.reader().read()
+    assert (snapshot.cluster, snapshot.slurm_version, snapshot.visible_user) == ("sandbox", "22.05.8", None)
+    assert sorted(snapshot.nodes) == [f"n{number}" for number in range(1, 9)]
+    assert sorted(allocation.job_id for allocation in snapshot.allocations) == ["1", "2", "3", "4", "5", "6", "9"]
+
+
+@pytest.mark.parametrize("jobs", [0, 1, 1000])
+def test_queries(slurm: FakeSlurm, jobs: int) -> None:
+    """One node and one job query a pass, and the configuration once, however many jobs there are."""
+    rows = (f"{job}|{job}|N/A|N/A|RUNNING|0|2026-11-29T19:50:05|u|1000|main|n1|\n" for job in range(1, jobs + 1))
+    slurm.answers("jobs", "".join(rows).encode())
+    asking = slurm.reader()
+    assert len(asking.read().allocations) == jobs
+    assert slurm.calls() == [ASK_NODES, ASK_CONFIG, ASK_JOBS]
+    for _ in range(2):
+        assert len(asking.read().allocations) == jobs
+        assert slurm.calls() == [ASK_NODES, ASK_JOBS]
+
+
+def test_every_pass_asks_anew(slurm: FakeSlurm) -> None:
+    """What a pass says is what Slurm says now; only the configuration is remembered."""
+    asking = slurm.reader()
+    asking.read()
+    slurm.answers("nodes", NODES.replace(b"State=MIXED ", b"State=MIXED+DRAIN "))
+    slurm.answers("jobs", b"")
+    slurm.answers("config", b"")
+    snapshot = asking.read()
+    assert "DRAIN" in snapshot.nodes["n7"].flags
+    assert snapshot.allocations == ()
+    assert snapshot.cluster == "sandbox"
+
+
+def test_remarks(slurm: FakeSlurm) -> None:
+    """What a command writes to stderr while it succeeds is a remark of that pass, with the command's name."""
+    slurm.does("jobs", "echo 'squeue: warning: something' >&2")
+    asking = slurm.reader()
+    asking.read()
+    assert asking.remarks == ["squeue: squeue: warning: something"]
+    slurm.does("jobs", "")
+    asking.read()
+    assert asking.remarks == []
+
+
+@pytest.mark.parametrize("what", ["nodes", "jobs", "config"])
+def test_any_failure_is_no_snapshot(slurm: FakeSlurm, what: str) -> None:
+    """When one of the queries fails, whichever, there is no snapshot; the next pass asks all of them again."""
+    asking = slurm.reader()
+    slurm.does(what, "echo half an answer; echo 'Unable to contact slurm controller' >&2; exit 1")
+    with pytest.raises(SlurmUnavailable, match="Unable to contact slurm controller"):
+        asking.read()
+    slurm.does(what, "")
+    slurm.calls()
+    assert asking.read().cluster == "sandbox"
+    assert slurm.calls() == [ASK_NODES, ASK_CONFIG, ASK_JOBS]
+
+
+@pytest.mark.parametrize("what", ["nodes", "jobs", "config"])
+def test_any_late_answer_is_no_snapshot(slurm: FakeSlurm, what: str) -> None:
+    """When one of the queries does not end in time there is no snapshot, and the pass ends on time."""
+    slurm.does(what, "sleep 600")
+    start = time.monotonic()
+    with pytest.raises(SlurmUnavailable, match="no answer within 1 s"):
+        slurm.reader(timeout=1.0).read()
+    assert time.monotonic() - start < 10
+
+
+@pytest.mark.parametrize(
+    ("what", "answer"),
+    [
+        pytest.param("nodes", b"", id="no-nodes"),
+        pytest.param("nodes", NODES[:-1], id="nodes-cut-short"),
+        pytest.param("nodes", b"slurm_load_node error\n" + NODES, id="error-among-nodes"),
+        pytest.param("jobs", JOBS[:-1], id="jobs-cut-short"),
+        pytest.param("jobs", JOBS + JOBS, id="jobs-twice"),
+        pytest.param("jobs", b"Unable to contact slurm controller\n", id="error-for-jobs"),
+        pytest.param("config", b"", id="no-configuration"),
+        pytest.param("config", CONFIG[: CONFIG.index(b"PrivateData")], id="configuration-cut-short"),
+    ],
+)
+def test_any_malformed_answer_is_no_snapshot(slurm: FakeSlurm, what: str, answer: bytes) -> None:
+    """When one of the answers is empty, cut short or garbled, there is no snapshot."""
+    slurm.answers(what, answer)
+    with pytest.raises(SlurmProtocolError):
+        slurm.reader().read()
+
+
+def test_missing_commands(tmp_path: Path) -> None:
+    """Where Slurm is not installed, that is what is said."""
+    with pytest.raises(SlurmUnavailable, match="command not found"):
+        CommandReader(timeout=5, environ={"PATH": str(tmp_path)}).read()
+
+
+def test_no_job_is_an_answer(slurm: FakeSlurm) -> None:
+    """A cluster without a job is a snapshot without an allocation."""
+    slurm.answers("jobs", b"")
+    assert slurm.reader().read().allocations == ()
+
+
+def test_future_node_under_an_allocation_stays(slurm: FakeSlurm) -> None:
+    """A FUTURE node is left out, except one that an allocation holds: its machine was there and is gone."""
+    slurm.answers("jobs", JOBS.replace(b"|n4|", b"|f[2-3]|"))
+    nodes = slurm.reader().read().nodes
+    assert "f1" not in nodes
+    assert nodes["f2"].base == "FUTURE"
+    assert "f3" not in nodes  # no row: nothing is made up
+
+
+# --- who sees which jobs ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("private", "slurm_user", "uid", "visible"),
+    [
+        pytest.param("none", "slurm(64030)", 1000, None, id="all-jobs-are-public"),
+        pytest.param("", "slurm(64030)", 1000, None, id="nothing-said"),
+        pytest.param("accounts,events,users", "slurm(64030)", 1000, None, id="other-things-are-private"),
+        pytest.param("jobs", "slurm(64030)", 1000, "1000", id="private"),
+        pytest.param("accounts,jobs,users", "slurm(64030)", 1000, "1000", id="private-among-others"),
+        pytest.param("accounts, Jobs", "slurm(64030)", 1000, "1000", id="spaces-and-capitals"),
+        pytest.param("all", "slurm(64030)", 1000, "1000", id="everything-is-private"),
+        pytest.param("jobs", "slurm(64030)", 0, None, id="root"),
+        pytest.param("jobs", "slurm(64030)", 64030, None, id="slurm-user"),
+        pytest.param("jobs", "slurm(64030)", 4030, "4030", id="uid-that-slurm-users-ends-with"),
+        pytest.param("jobs", "slurm(64030)", 6403, "6403", id="uid-that-slurm-users-begins-with"),
+        pytest.param("jobs", "root(0)", 1000, "1000", id="slurm-user-is-root"),
+    ],
+)
+def test_visible_user(private: str, slurm_user: str, uid: int, visible: str | None) -> None:
+    """With PrivateData=jobs an ordinary user sees its own jobs alone; root and SlurmUser see all."""
+    assert reader._visible_user({"PrivateData": private, "SlurmUser": slurm_user}, uid) == visible
+
+
+def test_private_jobs(slurm: FakeSlurm) -> None:
+    """What the configuration says of private jobs reaches the snapshot, whoever runs this test."""
+    private = CONFIG.replace(b"PrivateData             = none", b"PrivateData             = jobs")
+    assert private != CONFIG
+    slurm.answers("config", private)
+    assert slurm.reader().read().visible_user == (None if os.geteuid() == 0 else str(os.geteuid()))
+
+
+# --- saved answers ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """Give the recorded answers in two files."""
+    nodes, jobs = tmp_path / "nodes.txt", tmp_path / "jobs.txt"
+    nodes.write_bytes(NODES)
+    jobs.write_bytes(SAVED_JOBS)
+    return nodes, jobs
+
+
+def read(nodes: Path | str, jobs: Path | str) -> Snapshot:
+    """Read two saved answers."""
+    return SavedReader(str(nodes), str(jobs), cluster="saved").read()
+
+
+def test_saved_snapshot(files: tuple[Path, Path], slurm: FakeSlurm) -> None:
+    """Saved answers make the snapshot that the living Slurm gave, except for what they do not tell."""
+    saved, live = read(*files), slurm.reader().read()
+    assert (saved.cluster, saved.slurm_version, saved.visible_user) == ("saved", None, None)
+    assert {name: node.state for name, node in saved.nodes.items()} == {
+        name: node.state for name, node in live.nodes.items()
+    }
+    assert {(a.job_id, a.restart_count, a.nodes) for a in saved.allocations} == {
+        (a.job_id, a.restart_count, a.nodes) for a in live.allocations
+    }
+
+
+def test_saved_without_jobs(files: tuple[Path, Path]) -> None:
+    """What Slurm says of a cluster without a job is a snapshot without an allocation."""
+    assert read(files[0], HOSTILE / "scontrol_show_jobs.none.txt").allocations == ()
+
+
+def test_link_to_a_saved_file(files: tuple[Path, Path], tmp_path: Path) -> None:
+    """A symbolic link is followed."""
+    (tmp_path / "latest").symlink_to(files[0])
+    assert len(read(tmp_path / "latest", files[1]).nodes) == 8
+
+
+def place(path: Path, kind: str) -> str:
+    """Put something that is no saved answer at `path`; return the path to read."""
+    match kind:
+        case "missing":
+            pass
+        case "directory":
+            path.mkdir()
+        case "fifo":
+            os.mkfifo(path)
+        case "socket":
+            with socket.socket(socket.AF_UNIX) as listener:
+                listener.bind(str(path))
+        case "device":
+            return "/dev/zero"
+        case "loop":
+            path.symlink_to(path)
+        case "below-a-file":
+            path.write_bytes(NODES)
+            return f"{path}/nodes"
+        case "empty":
+            path.touch()
+        case "long-name":
+            return str(path) + "x" * 300
+        case _:
+            raise AssertionError(kind)
+    return str(path)
+
+
+@pytest.mark.timeout(30)  # a fifo without a writer must not be waited for
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        ("missing", SlurmUnavailable),
+        ("directory", SlurmUnavailable),
+        ("fifo", SlurmProtocolError),
+        ("socket", SlurmUnavailable),
+        ("device", SlurmUnavailable),
+        ("loop", SlurmUnavailable),
+        ("below-a-file", SlurmUnavailable),
+        ("long-name", SlurmUnavailable),
+        ("empty", SlurmProtocolError),
+    ],
+)
+@pytest.mark.parametrize("which", ["nodes", "jobs"])
+def test_no_saved_answer(files: tuple[Path, Path], which: str, kind: str, error: type[SlurmError]) -> None:
+    """What is missing, empty, or no file or pipe is no answer, and nothing is left open or waited for."""
+    bad = place(files[0].parent / "bad", kind)
+    with pytest.raises(error):
+        read(*((bad, files[1]) if which == "nodes" else (files[0], bad)))
+
+
+def test_pipe_that_a_shell_made(files: tuple[Path, Path]) -> None:
+    """`<(ssh head scontrol show nodes -o)` is read to its end, though it comes in pieces and is no file."""
+    source, sink = os.pipe()
+
+    def write() -> None:
+        with os.fdopen(sink, "wb", buffering=0) as pipe:
+            for start in range(0, len(NODES), 1000):
+                pipe.write(NODES[start : start + 1000])
+                time.sleep(0.02)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert len(read(f"/dev/fd/{source}", files[1]).nodes) == 8
+    finally:
+        writer.join()
+        os.close(source)
+
+
+def test_fifo_with_a_writer(files: tuple[Path, Path], tmp_path: Path) -> None:
+    """A named pipe is read like a file once somebody writes to it."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    keeper = os.open(fifo, os.O_RDWR)  # so that the writer is there before the reader, and does not wait for it
+    os.write(keeper, NODES)
+    closer = threading.Timer(0.3, os.close, [keeper])
+    closer.start()
+    assert len(read(fifo, files[1]).nodes) == 8
+    closer.join()
+
+
+@pytest.mark.parametrize(("bound", "fits"), [(len(NODES), True), (len(NODES) - 1, False)])
+def test_bound(files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, bound: int, fits: bool) -> None:
+    """A saved answer as large as the bound is read, one byte more is refused."""
+    files[1].write_bytes((HOSTILE / "scontrol_show_jobs.none.txt").read_bytes())
+    monkeypatch.setattr(_command, "MAX_OUTPUT", bound)
+    if fits:
+        assert len(read(*files).nodes) == 8
+    else:
+        with pytest.raises(SlurmProtocolError, match="more than"):
+            read(*files)
+
+
+def test_terabyte(files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of a terabyte is refused after what the bound allows."""
+    monkeypatch.setattr(_command, "MAX_OUTPUT", 1 << 22)
+    with files[0].open("r+b") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(SlurmProtocolError, match="more than"):
+        read(*files)
+
+
+# --- snapshot ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("n[1-3]", ("n1", "n2", "n3")), ("", ()), ("n[1-", ()), ("@all", ()), ("n[0-9999999]", ()), ("\0", ())],
+)
+def test_recall(text: str, names: tuple[str, ...]) -> None:
+    """A hostlist of ours that somebody garbled names no node, and is no reason to fail."""
+    assert Snapshot.recall(text) == names
+
+
+def test_recall_what_was_folded() -> None:
+    """What a snapshot folds it can recall."""
+    names = {"n1", "n2", "gpu-07", "n10"}
+    assert set(Snapshot.recall(Snapshot.fold(names))) == names
