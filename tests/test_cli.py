@@ -294,7 +294,7 @@ def test_a_foreign_artifact_is_reported(site: Site) -> None:
 
 def test_a_second_publisher_of_the_same_scope_steps_back(site: Site) -> None:
     """Overlapping cron runs are normal: exit status 0 at once, and a line that says why nothing was done."""
-    site.nodes = f"touch {site.path}/asked; sleep 600"
+    site.nodes = f"echo $$ > {site.path}/asked; sleep 600"
     first = site.start("publish", "--once", "--dir", str(site.directory), "--all")
     try:
         deadline = time.monotonic() + 30
@@ -308,6 +308,7 @@ def test_a_second_publisher_of_the_same_scope_steps_back(site: Site) -> None:
     finally:
         first.kill()
         first.communicate()
+        os.killpg(int((site.path / "asked").read_text()), signal.SIGKILL)  # nobody but SIGKILL leaves one behind
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 1)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
+import shutil
 import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from segment_health.consumer import SegmentHealthCheck
 from slurm.sandbox import Sandbox
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Iterator, Mapping
 
 COMMAND = Path(sysconfig.get_path("scripts")) / "segment-health"
@@ -31,7 +32,7 @@ def cluster() -> Iterator[Sandbox]:
 class Site:
     """A cluster, a decision directory and the installed `segment-health`.
 
-    Units are written as Slurm's users do: `123_7` for an array task, `123` for a job.
+    Units are written as their artifacts end: `123.7` for an array task, `123.123` for a job.
     """
 
     command = str(COMMAND)
@@ -51,11 +52,12 @@ class Site:
 
     def nodes_of(self) -> dict[str, set[str]]:
         """Ask Slurm which nodes each running unit has."""
-        listed = self.cluster.run("squeue", "-h", "-a", "-r", "-t", "R,S", "-o", "%i|%N").stdout.split()
-        return {
-            unit: set(self.cluster.run("scontrol", "show", "hostnames", nodes).stdout.split())
-            for unit, nodes in (line.split("|") for line in listed)
-        }
+        query = ("squeue", "--noheader", "--array", "--states=R,S", "--format=%F.%K|%A|%N")
+        found = {}
+        for unit, job, nodes in (line.split("|") for line in self.cluster.run(*query).stdout.split()):
+            names = self.cluster.run("scontrol", "show", "hostnames", nodes).stdout
+            found[unit.replace("N/A", job)] = set(names.split())
+        return found
 
     def resume(self, name: str) -> None:
         """Resume a node and wait until it has registered: until then it shows NOT_RESPONDING."""
@@ -91,26 +93,31 @@ class Site:
         return document
 
     def changes(self, *options: str) -> list[str]:
-        """Make one complete pass and name its changes, `exclude 123_7`."""
-        return [
-            f"{change['action']} {self._unit(change['job_id'], change['task_id'])}"
-            for change in self.publish(*options)["changes"]
-        ]
+        """Make one complete pass and name its changes, `exclude 123.7`."""
+        changes = self.publish(*options)["changes"]
+        return [f"{change['action']} {change['job_id']}.{change['task_id']}" for change in changes]
+
+    def artifacts(self) -> set[str]:
+        """Return the units that have an artifact, empty or not."""
+        return {path.name.partition(".")[2] for path in self.directory.glob("segment_health_check.*")}
 
     def excluded(self) -> set[str]:
         """Ask the consumer about every unit that has an artifact."""
-        ids = [path.name.split(".")[1:] for path in self.directory.glob("segment_health_check.*")]
-        return {self._unit(job, task) for job, task in ids if not SegmentHealthCheck(self.directory, job, task)()}
+        return {u for u in self.artifacts() if not SegmentHealthCheck(self.directory, *u.split("."))()}
 
     def path(self, unit: str) -> Path:
         """Return where a unit's artifact is."""
-        job, _, task = unit.partition("_")
-        return self.directory / f"segment_health_check.{job}.{task or job}"
+        return self.directory / f"segment_health_check.{unit}"
 
     def artifact(self, unit: str) -> dict[str, Any]:
         """Read a unit's artifact."""
         document: dict[str, Any] = json.loads(self.path(unit).read_bytes())
         return document
+
+    def forget(self) -> None:
+        """Begin with an empty decision directory again."""
+        shutil.rmtree(self.directory)
+        self.directory.mkdir()
 
     def files(self) -> dict[str, tuple[int, int, bytes]]:
         """Return inode, time and content of everything in the decision directory, the ledger too."""
@@ -120,10 +127,6 @@ class Site:
             content = path.read_bytes() if path.is_file() else "\n".join(sorted(os.listdir(path))).encode()
             found[str(path.relative_to(self.directory))] = (status.st_ino, status.st_mtime_ns, content)
         return found
-
-    @staticmethod
-    def _unit(job: str, task: str) -> str:
-        return job if job == task else f"{job}_{task}"
 
 
 @pytest.fixture
@@ -136,9 +139,10 @@ def site_on(tmp_path: Path) -> Callable[[Sandbox], Site]:
 def site(cluster: Sandbox, site_on: Callable[[Sandbox], Site]) -> Iterator[Site]:
     """An empty decision directory on idle nodes without jobs, which are so again for the next test."""
     yield site_on(cluster)
+    cluster.continue_controller()
     cluster.run("scancel", "--me")
     cluster.wait_until(lambda: not cluster.run("squeue", "-h", "-a").stdout, what="empty queue")
     for name in cluster.nodes:
-        if cluster.node_state(name) != "IDLE":
+        if any(word in cluster.node_state(name) for word in ("DOWN", "DRAIN", "FAIL")):
             cluster.set_node(name, "resume")
     cluster.wait_until(lambda: {cluster.node_state(name) for name in cluster.nodes} == {"IDLE"}, what="idle nodes")
