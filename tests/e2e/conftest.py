@@ -44,10 +44,18 @@ class Site:
         self.directory.mkdir()
         self.work.mkdir()
 
-    def submit(self, *options: str, script: str = SLEEP, count: int = 1) -> str:
-        """Submit a batch job that runs in `work`, and wait until `count` tasks of it are RUNNING."""
-        job = self.cluster.submit(script, f"--chdir={self.work}", *options)
-        self.cluster.wait_running(job, count)
+    def start(self, *jobs: tuple[str, ...], script: str = SLEEP) -> list[str]:
+        """Submit batch jobs that run in `work`, by their options, and wait until every task of each is RUNNING."""
+        ids = [self.cluster.submit(script, f"--chdir={self.work}", *options) for options in jobs]
+        self.cluster.wait_until(
+            lambda: all(set(self.cluster.job_states(job)) == {"RUNNING"} for job in ids),
+            what=f"running jobs {ids}",
+        )
+        return ids
+
+    def submit(self, *options: str, script: str = SLEEP) -> str:
+        """Start one job."""
+        (job,) = self.start(options, script=script)
         return job
 
     def nodes_of(self) -> dict[str, set[str]]:
