@@ -432,26 +432,28 @@ def test_no_text_of_a_node_hides_a_bad_one(site_on: Callable[[Sandbox], Site]) -
         first, _, third = map(unit_of, jobs)
         fine = cluster.run("scontrol", "show", "nodes", "-o").stdout.replace(" State=ALLOCATED ", " State=IDLE ")
         records = {f"<{record.split()[0].removeprefix('NodeName=')}>": record for record in fine.splitlines()}
-        cluster.set_node("n[1,3]", "drain", "sparks")
+        cluster.set_node("n[1,3]", "drain")
         for node, field, template in NODE_TEXTS:
             text = re.sub("<n[13]>", lambda found: records[found[0]], template)
             case = f"{field} of {node}: {template!a}"
+            hostile = ("scontrol", "update", f"nodename={node}", f"{field}={text}")
+            harmless = ("scontrol", "update", f"nodename={node}", "reason=test", "comment=")
             site.forget()
-            cluster.run("scontrol", "update", f"nodename={node}", f"{field}={text}")
+            cluster.run(*hostile)
             done = site.call(*site.arguments())
             assert done.returncode in {0, 3}, (case, done)
             assert re.fullmatch(r"[ -~\n]+", done.stdout + done.stderr), (case, done)
+            cluster.run(*harmless)
             if done.returncode == 3:
                 assert site.artifacts() == set(), case
-                cluster.run("scontrol", "update", f"nodename={node}", f"{field}=")
                 assert site.publish()["units"] == {"total": 3, "excluded": 2}, case
                 before = site.files()
-                cluster.run("scontrol", "update", f"nodename={node}", f"{field}={text}")
+                cluster.run(*hostile)
                 site.publish(code=3)
                 assert site.files() == before, case
+                cluster.run(*harmless)
             assert site.artifacts() == site.excluded() == {first, third}, case
             assert all(re.fullmatch(rb"[ -~]+\n", site.path(unit).read_bytes()) for unit in (first, third)), case
-            cluster.run("scontrol", "update", f"nodename={node}", "reason=sparks", "comment=")
 
 
 def test_no_text_of_a_job_hides_a_bad_unit(site_on: Callable[[Sandbox], Site], tmp_path: Path) -> None:
