@@ -300,6 +300,8 @@ def test_a_second_publisher_of_the_same_scope_steps_back(site: Site) -> None:
         deadline = time.monotonic() + 30
         while not (site.path / "asked").exists() and time.monotonic() < deadline:
             time.sleep(0.02)
+        time.sleep(0.1)  # until the number is in it
+        asked = int((site.path / "asked").read_text())
         ended = site.publish()
         assert ended.returncode == 0
         assert "another publisher of all" in ended.stderr
@@ -308,7 +310,7 @@ def test_a_second_publisher_of_the_same_scope_steps_back(site: Site) -> None:
     finally:
         first.kill()
         first.communicate()
-        os.killpg(int((site.path / "asked").read_text()), signal.SIGKILL)  # nobody but SIGKILL leaves one behind
+        os.killpg(asked, signal.SIGKILL)  # SIGKILL alone leaves Slurm's commands behind
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 1)])
