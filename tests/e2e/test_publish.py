@@ -415,10 +415,8 @@ NODE_TEXTS = [
     # <n1> is n1's record as Slurm prints it, but IDLE
     ("n1", "reason", 'x"}],"level":"NotHandleFault"} State=IDLE Reason=none'),
     ("n1", "reason", "\x1b[2J\x07\x7f\u202e\x85\u2028 \udcff\udcc3 [me@2026-01-01T00:00:00]"),
-    ("n1", "reason", "fine\n<n1>"),
     ("n3", "reason", "fine\n<n1>\n"),
     ("n1", "comment", "fine Reason=none [root@2026-01-01T00:00:00] State=IDLE"),
-    ("n1", "comment", "fine\n<n1>"),
     ("n1", "comment", "fine\n<n3>"),
     ("n3", "comment", "fine\n<n1>"),
 ]
