@@ -10,18 +10,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from .contract import MAX_NODES, MAX_REASON, Artifact, Content, NodeFault, UnitId
+from .contract import Artifact, Content
+from .judge import is_ours, judge, nodes_at_start
 from .level import FaultLevel
-from .situation import Action, Decision, Outcome, Remembered, Situation
-from .unit import Unit, unit_id_of, units_of
+from .situation import Action, Decision, Outcome, Remembered
+from .unit import unit_id_of, units_of
 
 if TYPE_CHECKING:
-    from slurm.node import Node
+    from .contract import UnitId
+    from .situation import Situation
+    from .unit import Unit
 
 MISSES_TO_RETIRE = 2
 """Complete passes in a row that must miss a unit: slurmctld may forget one for a moment, never twice."""
-SHRUNK = "unit:shrunk"
-"""The rule that names a node which the unit lost in mid-generation."""
 
 
 def decide(situation: Situation) -> Outcome:
@@ -56,14 +57,17 @@ def _decide_present(unit: Unit, situation: Situation, outcome: Outcome) -> None:
     published = remembered is not None and remembered.published
     if remembered is not None and remembered.generation != unit.generation:
         remembered = None
-    known_as = _nodes_at_start(unit, remembered, prior, situation)
-    decision = None
+    known_as = nodes_at_start(unit, remembered, prior, situation)
+    decision = wanted = None
     if unit.understood:
-        faults, every_node_fit = _judge(unit, known_as, situation, outcome)
-        wanted = _artifact(unit, known_as, faults, prior, situation)
-        decision = _reconcile(unit, wanted, prior, situation, may_lift=every_node_fit)
+        wanted, may_lift = judge(unit, known_as, situation, outcome)
+        decision = _reconcile(unit, wanted, prior, situation, may_lift=may_lift)
     else:
         outcome.not_understood.append(unit.id)
+    separated = remembered is not None and remembered.separated
+    if wanted is not None and wanted.level is FaultLevel.SeparateFault and not separated:
+        separated = True
+        outcome.separated.append(wanted)
     if decision is not None:
         outcome.decisions.append(decision)
         published |= decision.action is not Action.FOREIGN
@@ -73,7 +77,8 @@ def _decide_present(unit: Unit, situation: Situation, outcome: Outcome) -> None:
         unit.generation,
         _folded(known_as, remembered, situation),
         unit.user_id,
-        published=published or _is_ours(prior, situation),
+        published=published or is_ours(prior, situation),
+        separated=separated,
     )
 
 
@@ -82,90 +87,6 @@ def _folded(nodes: frozenset[str], remembered: Remembered | None, situation: Sit
     if remembered is not None and frozenset(situation.snapshot.recall(remembered.nodelist)) == nodes:
         return remembered.nodelist
     return situation.snapshot.fold(sorted(nodes))
-
-
-def _nodes_at_start(
-    unit: Unit, remembered: Remembered | None, prior: Artifact | Content | None, situation: Situation
-) -> frozenset[str]:
-    """Name all nodes that this generation of the unit ever had: a `--no-kill` job loses a DOWN one at once."""
-    nodes = unit.nodes
-    if remembered is not None:
-        nodes |= frozenset(situation.snapshot.recall(remembered.nodelist))
-    if isinstance(prior, Artifact) and prior.generation == unit.generation:
-        nodes |= frozenset(situation.snapshot.recall(prior.nodelist))
-    return nodes
-
-
-def _judge(
-    unit: Unit, known_as: frozenset[str], situation: Situation, outcome: Outcome
-) -> tuple[dict[str, NodeFault], bool]:
-    """Return the faults by node name, and whether every node is explicitly fit."""
-    snapshot, inherited = situation.snapshot, _inherited(unit, situation)
-    faults: dict[str, NodeFault] = {}
-    every_node_fit = True
-    for name in sorted(known_as):
-        node = snapshot.nodes.get(name)
-        if name not in unit.nodes:
-            faults[name] = _fault(name, node, FaultLevel.SeparateFault, SHRUNK)
-            continue
-        assessment = situation.policy.assess(node) if node is not None else None
-        if assessment is None or assessment.level is None:
-            every_node_fit = False
-            outcome.no_verdict.add(name)
-            if name in inherited:
-                faults[name] = inherited[name]
-        elif assessment.level > FaultLevel.NotHandleFault:
-            faults[name] = _fault(name, node, assessment.level, assessment.rule)
-    level = max((fault.level for fault in faults.values()), default=FaultLevel.NotHandleFault)
-    if level < situation.policy.publish_at:
-        return {}, every_node_fit
-    return faults, False
-
-
-def _inherited(unit: Unit, situation: Situation) -> dict[str, NodeFault]:
-    """Return this scope's own last word on the same generation: a node without a verdict keeps its part of it."""
-    prior = situation.published.get(unit.id)
-    if not isinstance(prior, Artifact) or prior.generation != unit.generation or not _is_ours(prior, situation):
-        return {}
-    beyond_the_entries = {
-        name: _fault(name, None, prior.level, "state:unknown")
-        for name in situation.snapshot.recall(prior.unavailable)
-    }
-    return beyond_the_entries | {fault.name: fault for fault in prior.nodes}
-
-
-def _fault(name: str, node: Node | None, level: FaultLevel, rule: str) -> NodeFault:
-    if node is None:
-        return NodeFault(name, (), None, None, None, level, rule)
-    reason = node.reason if node.reason is None else node.reason[:MAX_REASON]
-    return NodeFault(name, node.state, reason, node.reason_user, node.reason_since, level, rule)
-
-
-def _artifact(
-    unit: Unit,
-    known_as: frozenset[str],
-    faults: dict[str, NodeFault],
-    prior: Artifact | Content | None,
-    situation: Situation,
-) -> Artifact | None:
-    """Write down the exclusion that the faults ask for; None when they ask for none."""
-    if not faults:
-        return None
-    first_published = situation.now
-    if isinstance(prior, Artifact) and prior.generation == unit.generation:
-        first_published = prior.first_published
-    names = sorted(faults)
-    return Artifact(
-        unit=unit.id,
-        level=max(fault.level for fault in faults.values()),
-        nodes=tuple(faults[name] for name in names[:MAX_NODES]),
-        unavailable=situation.snapshot.fold(names),
-        generation=unit.generation,
-        nodelist=situation.snapshot.fold(sorted(known_as)),
-        first_published=first_published,
-        updated=situation.now,
-        publisher=situation.publisher,
-    )
 
 
 def _reconcile(
@@ -181,7 +102,7 @@ def _reconcile(
         return None if wanted is None else _write(Action.EXCLUDE, wanted)
     if isinstance(prior, Content) or prior.publisher.cluster != situation.publisher.cluster:
         return _over_foreign(unit, wanted, situation, may_lift=may_lift)
-    if _is_ours(prior, situation):
+    if is_ours(prior, situation):
         if wanted is not None:
             return None if wanted.says_the_same_as(prior) else _write(Action.UPDATE, wanted)
         return _lift(prior) if may_lift or prior.generation != unit.generation else None
@@ -208,14 +129,6 @@ def _write(action: Action, artifact: Artifact) -> Decision:
     return Decision(action, artifact.unit, artifact, artifact.level, artifact.unavailable)
 
 
-def _is_ours(prior: Artifact | Content | None, situation: Situation) -> bool:
-    """Whether this very scope wrote it, on whatever host."""
-    return isinstance(prior, Artifact) and (prior.publisher.cluster, prior.publisher.scope) == (
-        situation.publisher.cluster,
-        situation.publisher.scope,
-    )
-
-
 def _is_alive(prior: Artifact, situation: Situation) -> bool:
     living = situation.living
     return living is None or (prior.publisher.cluster, prior.publisher.scope) in living
@@ -234,7 +147,7 @@ def _candidates(situation: Situation) -> set[UnitId]:
 def _may_retire(unit_id: UnitId, prior: Artifact | Content | None, situation: Situation) -> bool:
     if not isinstance(prior, Artifact):
         return False
-    if _is_ours(prior, situation):
+    if is_ours(prior, situation):
         return True
     return (
         prior.publisher.cluster == situation.publisher.cluster
@@ -254,6 +167,8 @@ def _decide_absent(unit_id: UnitId, situation: Situation, outcome: Outcome) -> N
         outcome.memory[unit_id] = remembered
         return
     misses = remembered.misses + 1
+    if misses >= MISSES_TO_RETIRE and unit_id in situation.overrides:
+        outcome.void_overrides.append(unit_id)
     if misses < MISSES_TO_RETIRE:
         outcome.memory[unit_id] = replace(remembered, misses=misses)
     elif prior is None:

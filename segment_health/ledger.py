@@ -2,6 +2,7 @@
 
     heartbeat/<scope>@<cluster>.json    when its last complete pass was: by this alone a publisher is alive
     state/<scope>@<cluster>.json        what it remembers of its units from pass to pass, across restarts
+    override/<job_id>.<task_id>.json    a person's word that a unit is to be used, for every scope
     history.jsonl                       every change, one line each; history.jsonl.1 is the older half
 
 The folders take the mode of `<dir>`, so that whoever may publish there may keep a ledger there.
@@ -11,37 +12,36 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import stat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .atomic import open_directory, read_file, replace_file, sweep
-from .contract import Generation, UnitId
-from .record import Fields, one_line, utc
-from .situation import Remembered
+from .consumer import ARTIFACT_PREFIX
+from .contract import unit_of_artifact
+from .memory import (
+    decode_heartbeat,
+    decode_override,
+    decode_state,
+    encode_heartbeat,
+    encode_override,
+    encode_state,
+)
+from .record import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-    from .contract import Publisher
+    from .contract import UnitId
+    from .memory import Heartbeat
+    from .situation import Override, Remembered
 
 FOLDER = ".segment-health"
 MAX_HISTORY = 8 << 20
 """Bytes after which the history is rotated; two halves of this size are all that is kept."""
-_MAX_HEARTBEAT = 1 << 16
+_MAX_SMALL = 1 << 20
 _MAX_STATE = 1 << 28
-_SCHEMA = 1
-
-
-class Heartbeat(NamedTuple):
-    """A scope's last complete pass: `last_complete_pass` in seconds since the epoch, `interval` in seconds."""
-
-    publisher: Publisher
-    policy: str
-    last_complete_pass: int
-    interval: float
 
 
 class Ledger:
@@ -61,7 +61,7 @@ class Ledger:
         except FileNotFoundError:
             return {}, None
         try:
-            self._saved = _decode_state(content)
+            self._saved = decode_state(content)
         except (ValueError, KeyError, TypeError, RecursionError):
             self._garbled = True
             return {}, f"{FOLDER}/state/{self._file} is garbled: beginning anew; kept as {self._file}.unreadable"
@@ -75,38 +75,49 @@ class Ledger:
             sweep(folder, os.listdir(folder))
             if self._garbled:
                 os.replace(self._file, f"{self._file}.unreadable", src_dir_fd=folder, dst_dir_fd=folder)
-            replace_file(folder, self._file, _encode_state(memory), mode=0o644)
+            replace_file(folder, self._file, encode_state(memory), mode=0o644)
         self._saved = dict(memory)
 
     def beat(self, heartbeat: Heartbeat) -> None:
         """Say that a complete pass has just been made."""
-        document = {
-            "schema": _SCHEMA,
-            **heartbeat.publisher._asdict(),
-            "policy": heartbeat.policy,
-            "last_complete_pass": utc(heartbeat.last_complete_pass),
-            "interval": heartbeat.interval,
-        }
         with self._folder("heartbeat", create=True) as folder:
             # Not durable: after a crash of the host an old heartbeat is the truth.
-            replace_file(folder, self._file, one_line(document), mode=0o644, durable=False)
+            replace_file(folder, self._file, encode_heartbeat(heartbeat), mode=0o644, durable=False)
 
-    def living(self, now: float) -> frozenset[tuple[str, str]]:
-        """Name the (cluster, scope) of every publisher of this directory that is alive, this one too.
+    def heartbeats(self) -> list[Heartbeat]:
+        """Return the heartbeats of every publisher of this directory, this one too.
 
-        Alive is younger than twice its interval, whatever its process id; a heartbeat that cannot be read is
-        nobody's.
+        One that cannot be read is nobody's.
         """
-        living = set()
+        heartbeats = []
         with contextlib.suppress(FileNotFoundError), self._folder("heartbeat") as folder:
             names = os.listdir(folder)
             sweep(folder, names)
             for name in names:
                 with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-                    beat = Fields(json.loads(read_file(folder, name, _MAX_HEARTBEAT)))
-                    if now - beat.time("last_complete_pass") < 2 * beat.seconds("interval"):
-                        living.add((beat.text("cluster"), beat.text("scope")))
-        return frozenset(living)
+                    heartbeats.append(decode_heartbeat(read_file(folder, name, _MAX_SMALL)))
+        return heartbeats
+
+    def overrides(self) -> dict[UnitId, Override]:
+        """Return what people overrode. A file that cannot be read overrides nothing."""
+        overrides = {}
+        with contextlib.suppress(FileNotFoundError), self._folder("override") as folder:
+            for name in os.listdir(folder):
+                unit = unit_of_artifact(ARTIFACT_PREFIX + name.removesuffix(".json"))
+                with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+                    if unit is not None:
+                        overrides[unit] = decode_override(read_file(folder, name, _MAX_SMALL))
+        return overrides
+
+    def override(self, unit: UnitId, override: Override) -> None:
+        """Keep a person's word for every scope of this directory."""
+        with self._folder("override", create=True) as folder:
+            replace_file(folder, override_name(unit), encode_override(override), mode=0o644)
+
+    def drop_override(self, unit: UnitId) -> None:
+        """Forget an override that no longer holds; another scope may have done so already."""
+        with contextlib.suppress(FileNotFoundError), self._folder("override") as folder:
+            os.unlink(override_name(unit), dir_fd=folder)
 
     def record(self, entries: Sequence[Mapping[str, Any]]) -> None:
         """Append entries to the history, one line each, in one write."""
@@ -152,35 +163,6 @@ def _make_folder(name: str, parent: int) -> None:
         os.fchmod(made, mode | 0o700)
 
 
-def _encode_state(memory: Mapping[UnitId, Remembered]) -> bytes:
-    return one_line(
-        {
-            "schema": _SCHEMA,
-            "units": [
-                {
-                    "job_id": unit.job_id,
-                    "task_id": unit.task_id,
-                    "restart_count": known.generation.restart_count,
-                    "start_time": known.generation.start_time,
-                    "nodelist": known.nodelist,
-                    "user_id": known.user_id,
-                    "misses": known.misses,
-                    "published": known.published,
-                }
-                for unit, known in memory.items()
-            ],
-        }
-    )
-
-
-def _decode_state(content: bytes) -> dict[UnitId, Remembered]:
-    return {
-        UnitId(unit.text("job_id"), unit.text("task_id")): Remembered(
-            Generation(unit.number("restart_count"), unit.number("start_time")),
-            unit.text("nodelist"),
-            unit.text("user_id"),
-            unit.number("misses"),
-            unit.truth("published"),
-        )
-        for unit in Fields(json.loads(content)).each("units")
-    }
+def override_name(unit: UnitId) -> str:
+    """Name the file of a unit's override."""
+    return f"{unit.job_id}.{unit.task_id}.json"

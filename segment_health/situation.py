@@ -48,7 +48,8 @@ class Remembered:
     """What a scope knows of a unit from earlier passes.
 
     `nodelist` is the unit's node list as it was when `generation` began; `misses` counts complete passes in a
-    row that did not list the unit; `published` says whether an artifact of it may still lie on disk.
+    row that did not list the unit; `published` says whether an artifact of it may still lie on disk;
+    `separated` that the site's own command has been told of a SeparateFault in this generation.
     """
 
     generation: Generation
@@ -56,6 +57,22 @@ class Remembered:
     user_id: str = ""
     misses: int = 0
     published: bool = False
+    separated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """A person's word that a unit is to be used although these of its nodes (a hostlist) are bad.
+
+    It holds for this generation and this set of nodes, whichever scope looks. `who` and `reason` are free text,
+    `since` is in seconds since the epoch, UTC.
+    """
+
+    generation: Generation
+    unavailable: str
+    reason: str
+    who: str
+    since: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +92,7 @@ class Situation:
     publisher: Publisher
     now: int
     living: Collection[tuple[str, str]] | None = ()
+    overrides: Mapping[UnitId, Override] = field(default_factory=dict)
     adopt: bool = False
 
 
@@ -84,7 +102,9 @@ class Outcome:
 
     `excluded` counts the scope's units whose artifacts are non-empty once the decisions are carried out.
     `unknown_flags` maps flags that no rule knows to a node that shows each; `no_verdict` names nodes of units
-    that are neither fit nor faulty, and `not_understood` units in a job state that we do not know.
+    that are neither fit nor faulty, and `not_understood` units in a job state that we do not know. `overridden`
+    are units that a person wants used; `void_overrides` those whose override no longer holds. `separated` are
+    exclusions of units that reach SeparateFault for the first time in their generation.
     """
 
     decisions: list[Decision] = field(default_factory=list)
@@ -95,3 +115,6 @@ class Outcome:
     unknown_flags: dict[str, str] = field(default_factory=dict)
     no_verdict: set[str] = field(default_factory=set)
     not_understood: list[UnitId] = field(default_factory=list)
+    overridden: list[UnitId] = field(default_factory=list)
+    void_overrides: list[UnitId] = field(default_factory=list)
+    separated: list[Artifact] = field(default_factory=list)

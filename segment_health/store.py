@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import stat
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .atomic import open_directory, read_file, replace_file, sweep, sync_directory
@@ -20,6 +21,15 @@ _MAX_ARTIFACT = 4 << 20
 """Bytes of an artifact that can be ours: 64 long reasons, every character escaped, and two long node lists."""
 
 _Seen = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A decision and what came of it: `error` is None when it was carried out."""
+
+    decision: Decision
+    path: str
+    error: str | None = None
 
 
 class DecisionDirectory:
@@ -78,6 +88,17 @@ class DecisionDirectory:
         elif decision.artifact is not None:
             content = encode(decision.artifact)
             replace_file(self._directory, unit.artifact_name, content, mode=ARTIFACT_MODE)
+
+    def attempt(self, decision: Decision) -> Change:
+        """Do what a decision says, and say what came of it: one failed unit never blocks another."""
+        path = self.path_of(decision.unit)
+        if decision.action is Action.FOREIGN:
+            return Change(decision, path, self.unreadable.get(decision.unit))
+        try:
+            self.carry_out(decision)
+        except OSError as error:
+            return Change(decision, path, error.strerror or str(error))
+        return Change(decision, path)
 
     def sync(self) -> None:
         """Make what was carried out durable."""

@@ -1,0 +1,147 @@
+"""What stands in the ledger's files, both ways. Pure: bytes and values."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .contract import Generation, Publisher, UnitId
+from .record import Fields, one_line, utc
+from .situation import Override, Remembered
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .situation import Decision
+
+_SCHEMA = 1
+
+
+class Heartbeat(NamedTuple):
+    """A scope's last complete pass: `last_complete_pass` in seconds since the epoch, `interval` in seconds.
+
+    `loop` says whether its publisher is one that makes the next pass by itself; after its end, and for a single
+    pass, it is False, and a standby need not wait.
+    """
+
+    publisher: Publisher
+    policy: str
+    last_complete_pass: int
+    interval: float
+    loop: bool = False
+
+    def is_alive(self, now: float) -> bool:
+        """Whether its publisher counts as alive: younger than twice its interval, whatever its process id."""
+        return now - self.last_complete_pass < 2 * self.interval
+
+
+def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
+    """Write a heartbeat."""
+    return one_line(
+        {
+            "schema": _SCHEMA,
+            **heartbeat.publisher._asdict(),
+            "policy": heartbeat.policy,
+            "last_complete_pass": utc(heartbeat.last_complete_pass),
+            "interval": heartbeat.interval,
+            "loop": heartbeat.loop,
+        }
+    )
+
+
+def decode_heartbeat(content: bytes) -> Heartbeat:
+    """Read a heartbeat. Raises ValueError, KeyError or TypeError, as Fields does."""
+    beat = Fields(json.loads(content))
+    publisher = Publisher(
+        beat.text("host"), beat.number("pid"), beat.text("version"), beat.text("cluster"), beat.text("scope")
+    )
+    return Heartbeat(
+        publisher,
+        beat.text("policy"),
+        beat.time("last_complete_pass"),
+        beat.seconds("interval"),
+        beat.truth("loop"),
+    )
+
+
+def encode_override(override: Override) -> bytes:
+    """Write an override."""
+    return one_line(
+        {
+            "schema": _SCHEMA,
+            **override.generation._asdict(),
+            "unavailable": override.unavailable,
+            "reason": override.reason,
+            "who": override.who,
+            "since": utc(override.since),
+        }
+    )
+
+
+def decode_override(content: bytes) -> Override:
+    """Read an override. Raises ValueError, KeyError or TypeError, as Fields does."""
+    told = Fields(json.loads(content))
+    generation = Generation(told.number("restart_count"), told.number("start_time"))
+    return Override(
+        generation, told.text("unavailable"), told.text("reason"), told.text("who"), told.time("since")
+    )
+
+
+def encode_state(memory: Mapping[UnitId, Remembered]) -> bytes:
+    """Write what a scope remembers of its units."""
+    return one_line(
+        {
+            "schema": _SCHEMA,
+            "units": [
+                {
+                    "job_id": unit.job_id,
+                    "task_id": unit.task_id,
+                    "restart_count": known.generation.restart_count,
+                    "start_time": known.generation.start_time,
+                    "nodelist": known.nodelist,
+                    "user_id": known.user_id,
+                    "misses": known.misses,
+                    "published": known.published,
+                    "separated": known.separated,
+                }
+                for unit, known in memory.items()
+            ],
+        }
+    )
+
+
+def decode_state(content: bytes) -> dict[UnitId, Remembered]:
+    """Read it back. Raises ValueError, KeyError or TypeError, as Fields does."""
+    return {
+        UnitId(unit.text("job_id"), unit.text("task_id")): Remembered(
+            Generation(unit.number("restart_count"), unit.number("start_time")),
+            unit.text("nodelist"),
+            unit.text("user_id"),
+            unit.number("misses"),
+            unit.truth("published"),
+            unit.truth("separated"),
+        )
+        for unit in Fields(json.loads(content)).each("units")
+    }
+
+
+def history_entry(
+    action: str, decision: Decision, publisher: Publisher, now: int, **further: str
+) -> dict[str, Any]:
+    """Return one line of the history: what was done to which unit, by whom, and which rules decided."""
+    artifact = decision.artifact
+    faults = () if artifact is None else artifact.nodes
+    return {
+        "time": utc(now),
+        "action": action,
+        "job_id": decision.unit.job_id,
+        "task_id": decision.unit.task_id,
+        "level": None if decision.level is None else decision.level.name,
+        "nodes": decision.nodes,
+        "faults": [
+            {"name": n.name, "rule": n.rule, "reason": n.reason, "reason_user": n.reason_user} for n in faults
+        ],
+        "generation": None if artifact is None else artifact.generation._asdict(),
+        "publisher": publisher._asdict(),
+        **further,
+    }
