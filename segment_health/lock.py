@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class AlreadyRunning(Exception):  # noqa: N818 - not an error: overlapping cron runs are normal
-    """Another publisher on this host holds the same lock."""
+    """Another publisher on this host holds the same lock; the message names it as far as it is known."""
 
 
 class LockError(Exception):
@@ -42,10 +42,11 @@ def hold(directory: str, cluster: str, scope: str, environ: Mapping[str, str]) -
     try:
         lock.acquire()
     except Timeout:
-        raise AlreadyRunning from None
+        raise AlreadyRunning(_holder(path)) from None
     except OSError as error:
         raise LockError(f"{path}: {error.strerror or error}") from error
     try:
+        _name_holder(path)
         yield
     finally:
         lock.release()
@@ -76,6 +77,20 @@ def lock_directory(environ: Mapping[str, str]) -> str:
             f"{path}: is not a directory of this user with mode 0700; somebody else made it: remove it"
         )
     return path
+
+
+def _name_holder(path: str) -> None:
+    """Leave our number beside the lock, for those who meet it."""
+    with contextlib.suppress(OSError), open(f"{path}.pid", "w", encoding="ascii") as file:
+        file.write(str(os.getpid()))
+
+
+def _holder(path: str) -> str:
+    try:
+        with open(f"{path}.pid", encoding="ascii") as file:
+            return f"process {int(file.read(20))}"
+    except (OSError, ValueError):
+        return "a process that has just started"
 
 
 def _is_private(path: str, uid: int) -> bool:

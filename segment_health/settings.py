@@ -60,6 +60,14 @@ class Settings(BaseModel):
     300 is what slurmctld's administrators put up with from every job."""
     publish_at: Literal["PreSeparateFault", "SeparateFault"] = "PreSeparateFault"
     """The lowest level that excludes a unit: PreSeparateFault, as NVRx's producer, or SeparateFault."""
+    stale_after: Annotated[float, Field(gt=0)] | Literal["never"] = 1800.0
+    """Seconds without a complete pass after which a running publisher lifts its exclusions: a rack that nobody has
+    looked at for so long is used again. `never` keeps them until somebody looks."""
+    standby: bool = False
+    """Only publish while no other publisher of the scope lives: every task of a job may offer, one does."""
+    on_separate: str | None = None
+    """Command to run, once per generation, for a unit that reaches SeparateFault; words as a shell splits them."""
+    log_format: Literal["text", "json"] = "text"
     adopt: bool = False
     """Take over artifacts that somebody else wrote; off, since they may be a person's decision."""
     cluster: str | None = None

@@ -1,206 +1,158 @@
-"""One pass: observe, decide, publish. Everything that a pass touches is handed in."""
+"""The loop: a pass, a wait, and what happens when passes fail for long."""
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
-from .atomic import host_name
-from .contract import Publisher
-from .decide import decide
-from .ledger import Heartbeat
-from .record import utc
-from .situation import Action, Decision, Situation
 from .sources import SourceUnknown
-from .store import open_decisions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
+    from collections.abc import Callable
 
-    from slurm.snapshot import Snapshot
+    from .publish import Pass
+    from .store import Change
 
-    from .contract import UnitId
-    from .ledger import Ledger
-    from .policy import Policy
-    from .scope import Scope
-    from .situation import Outcome, Remembered
-    from .sources import Source
-    from .store import DecisionDirectory
-
-_EXCLUSIONS_FIRST = {Action.EXCLUDE: 0, Action.UPDATE: 1, Action.CLEAR: 2, Action.RETIRE: 3, Action.FOREIGN: 4}
+JITTER = 0.1
+"""Part of the interval by which each wait differs, so that a thousand sidecars do not ask in step."""
+MAX_BACKOFF = 4
+"""Intervals that the wait grows to while Slurm does not answer: it is asked less, and its return is noticed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A decision and what came of it: `error` is None when it was carried out."""
+class Bell(Protocol):
+    """What the loop waits on (see Signals)."""
 
-    decision: Decision
-    path: str
-    error: str | None = None
+    ending: int | None
+
+    def wait(self, seconds: float) -> None:
+        """Return after `seconds`, or as soon as any request is there."""
+
+    def take_reload(self) -> bool:
+        """Tell whether the settings are to be reread, and forget it."""
 
 
-@dataclass(slots=True)
-class Pass:
-    """A complete pass.
-
-    `remarks` are worth a person's look; `failures` are what could not be written beside artifacts (heartbeat,
-    state, history).
-    """
-
-    snapshot: Snapshot
-    outcome: Outcome
-    changes: list[Change]
-    remarks: list[str] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
+class Publishing(Protocol):
+    """What the loop drives. Nothing here sleeps, and only `attempt` asks Slurm."""
 
     @property
-    def wrote_everything(self) -> bool:
-        """Whether all that had to be written was."""
-        return not self.failures and all(change.error is None for change in self.changes)
+    def interval(self) -> float:
+        """Seconds from pass to pass."""
+
+    @property
+    def stale_after(self) -> float | None:
+        """Seconds without a complete pass after which exclusions are lifted; None for never."""
+
+    def stands_by(self) -> bool:
+        """Whether another publisher of the same scope lives, and this one only waits for its end."""
+
+    def attempt(self) -> Pass:
+        """Make a pass. Raises SourceUnknown or OSError: then nothing was changed."""
+
+    def lift_stale(self) -> list[Change] | None:
+        """Clear the scope's exclusions, which nothing has confirmed for too long. Raises OSError.
+
+        None, and nothing is cleared, when another process has confirmed them since.
+        """
+
+    def reload(self) -> None:
+        """Reread the settings; keeps the old ones, and says so, if the new ones are wrong."""
 
 
-@dataclass(frozen=True, slots=True)
-class Publication:
-    """What stays the same from pass to pass: where to publish, for whom, by which policy.
+class Listener(Protocol):
+    """Who is told what happens."""
 
-    `interval` is in seconds: how soon the next pass is promised, by which others judge whether we live.
-    `own_job` is the job in which this process runs, None outside one: if its scope covers that job, an answer
-    without it is not the truth.
-    """
+    def completed(self, done: Pass) -> None:
+        """A complete pass was made."""
 
-    directory: str
-    scope: Scope
-    policy: Policy
-    version: str
-    interval: float
-    own_job: str | None = None
-    adopt: bool = False
-    dry_run: bool = False
+    def failed(self, cause: str) -> None:
+        """A pass was not made, and why."""
 
+    def went_stale(self, changes: list[Change], seconds: float) -> None:
+        """Exclusions were lifted because no pass was complete for so many seconds."""
 
-def run_once(publication: Publication, source: Source, clock: Callable[[], float]) -> Pass:
-    """Make one pass.
-
-    Raises SourceUnknown when Slurm's state could not be learned, and OSError when the directory could not be
-    read: in both cases nothing was written, cleared or retired.
-    """
-    snapshot = source.observe()
-    _must_show_own_job(publication, snapshot)
-    publisher = Publisher(host_name(), os.getpid(), publication.version, snapshot.cluster, str(publication.scope))
-    now = int(clock())
-    with open_decisions(publication.directory) as directory:
-        published = directory.read()
-        ledger = directory.ledger(publisher.cluster, publisher.scope)
-        before = _look_back(ledger, now)
-        outcome = decide(
-            Situation(
-                snapshot=snapshot,
-                published=published,
-                memory=before.memory,
-                scope=publication.scope,
-                policy=publication.policy,
-                publisher=publisher,
-                now=now,
-                living=before.living,
-                adopt=publication.adopt,
-            )
-        )
-        outcome.decisions.sort(key=lambda decision: _EXCLUSIONS_FIRST[decision.action])
-        done = Pass(snapshot, outcome, [], [*source.remarks, *before.remarks], before.failures)
-        if publication.dry_run:
-            done.changes = [Change(decision, directory.path_of(decision.unit)) for decision in outcome.decisions]
-            return done
-        directory.tidy()
-        done.changes = [_carry_out(decision, directory) for decision in outcome.decisions]
-        for change in done.changes:  # what could not be retired is not forgotten
-            if change.error is not None and change.decision.unit in before.memory:
-                outcome.memory.setdefault(change.decision.unit, before.memory[change.decision.unit])
-        heartbeat = Heartbeat(publisher, publication.policy.name, now, publication.interval)
-        _keep(done, directory, ledger, heartbeat)
-    return done
+    def standing_by(self) -> None:
+        """Another publisher lives; this one waits."""
 
 
 @dataclass(slots=True)
-class _Before:
-    """What the ledger told. Where it could not be read, nothing is remembered and nobody counts as dead."""
+class _Failures:
+    """Failed passes in a row, and when the last complete one was, by a clock that nobody sets."""
 
-    memory: dict[UnitId, Remembered] = field(default_factory=dict)
-    living: frozenset[tuple[str, str]] | None = None
-    remarks: list[str] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
+    last_complete: float
+    in_a_row: int = 0
+    lifted: bool = False
 
 
-def _look_back(ledger: Ledger, now: int) -> _Before:
-    """Read the ledger; an exclusion must not wait for it, so what cannot be read is a failure of the pass only."""
-    before = _Before()
+def run(  # noqa: PLR0913 - the parts of a loop, each of which tests replace
+    publishing: Publishing,
+    bell: Bell,
+    listener: Listener,
+    *,
+    monotonic: Callable[[], float],
+    random: Callable[[], float],
+    age: float = 0.0,
+) -> None:
+    """Make passes until asked to end; the pass in hand is finished, and exclusions stay in place.
+
+    `age` is how many seconds ago the scope's last complete pass was, made by an earlier process. `random` gives
+    numbers from 0 to 1.
+    """
+    failures = _Failures(monotonic() - age)
+    while True:
+        if bell.take_reload():
+            publishing.reload()
+        if publishing.stands_by():
+            listener.standing_by()
+            failures = _Failures(monotonic())  # whoever lives confirms the exclusions, or lifts them
+        else:
+            _attempt(publishing, listener, failures, monotonic)
+        if bell.ending is None:
+            bell.wait(_delay(publishing, failures, monotonic(), random()))
+        if bell.ending is not None:
+            return
+
+
+def _attempt(
+    publishing: Publishing, listener: Listener, failures: _Failures, monotonic: Callable[[], float]
+) -> None:
     try:
-        before.memory, remark = ledger.recall()
-        before.remarks.extend(filter(None, [remark]))
-        before.living = ledger.living(now)
+        done = publishing.attempt()
+    except SourceUnknown as unknown:
+        _fail(
+            publishing,
+            listener,
+            failures,
+            monotonic(),
+            f"Slurm's state is unknown, so every decision stays: {unknown}",
+        )
     except OSError as error:
-        before.failures.append(f"the ledger could not be read: {error.strerror or error}")
-    return before
+        _fail(publishing, listener, failures, monotonic(), f"the decision directory: {error.strerror or error}")
+    else:
+        failures.last_complete, failures.in_a_row, failures.lifted = monotonic(), 0, False
+        listener.completed(done)
 
 
-def _must_show_own_job(publication: Publication, snapshot: Snapshot) -> None:
-    """Refuse an answer in which the job that we run in does not run."""
-    own = publication.own_job
-    if own is None or publication.scope.kind != "job":
+def _fail(publishing: Publishing, listener: Listener, failures: _Failures, now: float, cause: str) -> None:
+    failures.in_a_row += 1
+    listener.failed(cause)
+    silent = now - failures.last_complete
+    if publishing.stale_after is None or failures.lifted or silent < publishing.stale_after:
         return
-    if not any(own == allocation.job_id for allocation in snapshot.allocations):
-        raise SourceUnknown(f"job {own}, in which this runs, is not among the running jobs that Slurm lists")
-
-
-def _carry_out(decision: Decision, directory: DecisionDirectory) -> Change:
-    path = directory.path_of(decision.unit)
-    if decision.action is Action.FOREIGN:
-        return Change(decision, path, directory.unreadable.get(decision.unit))
     try:
-        directory.carry_out(decision)
+        changes = publishing.lift_stale()
     except OSError as error:
-        return Change(decision, path, error.strerror or str(error))
-    return Change(decision, path)
+        listener.failed(f"stale exclusions could not be lifted: {error.strerror or error}")
+    else:
+        if changes is not None:
+            failures.lifted = all(change.error is None for change in changes)
+            listener.went_stale(changes, silent)
 
 
-def _keep(done: Pass, directory: DecisionDirectory, ledger: Ledger, heartbeat: Heartbeat) -> None:
-    """Make the pass durable and remember it; the heartbeat comes last, for it vouches for all the rest."""
-    entries = [
-        _history_entry(change, heartbeat)
-        for change in done.changes
-        if change.error is None and change.decision.action is not Action.FOREIGN
-    ]
-    steps: list[tuple[str, Callable[[], None]]] = [
-        ("the state", lambda: ledger.remember(done.outcome.memory)),
-        ("the history", lambda: ledger.record(entries)),
-        ("the heartbeat", lambda: ledger.beat(heartbeat)),
-    ]
-    if entries:
-        steps.insert(0, ("the directory (fsync)", directory.sync))
-    for what, step in steps:
-        try:
-            step()
-        except OSError as error:
-            done.failures.append(f"{what} could not be written: {error.strerror or error}")
-
-
-def _history_entry(change: Change, heartbeat: Heartbeat) -> Mapping[str, Any]:
-    decision = change.decision
-    artifact = decision.artifact
-    return {
-        "time": utc(heartbeat.last_complete_pass),
-        "action": decision.action.value,
-        "job_id": decision.unit.job_id,
-        "task_id": decision.unit.task_id,
-        "level": None if decision.level is None else decision.level.name,
-        "nodes": decision.nodes,
-        "faults": []
-        if artifact is None
-        else [
-            {"name": n.name, "rule": n.rule, "reason": n.reason, "reason_user": n.reason_user}
-            for n in artifact.nodes
-        ],
-        "generation": None if artifact is None else artifact.generation._asdict(),
-        "publisher": heartbeat.publisher._asdict(),
-    }
+def _delay(publishing: Publishing, failures: _Failures, now: float, random: float) -> float:
+    """Return the seconds to wait: the interval with jitter, more while passes fail, never past going stale."""
+    backoff = min(float(MAX_BACKOFF), 2.0 ** max(0, failures.in_a_row - 1))
+    delay = publishing.interval * backoff
+    delay *= 1 + JITTER * (2 * random - 1)
+    if failures.in_a_row and not failures.lifted and publishing.stale_after is not None:
+        delay = min(delay, max(1.0, failures.last_complete + publishing.stale_after - now))
+    return delay

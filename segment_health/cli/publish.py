@@ -1,13 +1,13 @@
-"""`segment-health publish`."""
+"""`segment-health publish`: one pass, or the loop."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import random
 import signal
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -15,59 +15,145 @@ import click
 from segment_health import __version__
 from segment_health.record import printable
 
+from . import report
 from .failure import ATTENTION, DONE, UNKNOWN, USAGE, Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from types import FrameType
 
+    from segment_health.publish import Pass
     from segment_health.scope import Scope
-    from segment_health.sources import Source
-    from segment_health.watch import Change, Pass, Publication
+    from segment_health.service import Plan
+    from segment_health.settings import Settings
 
 
 @click.command()
 @click.option("--dir", metavar="DIR", help="Decision directory: absolute, on storage that every launcher sees.")
-@click.option("--once", is_flag=True, help="Make one pass and end.")
+@click.option("--once", is_flag=True, help="Make one pass and end; otherwise pass after pass until SIGTERM.")
 @click.option("--job", metavar="ID", multiple=True, help="Units of this job; an array's id means all its tasks.")
 @click.option("--user", metavar="NAME", help="Units of this user.")
 @click.option("--partition", metavar="NAME", help="Units of this partition.")
 @click.option("--all", is_flag=True, default=None, help="Every unit of the cluster.")
 @click.option("--timeout", metavar="SECONDS", help="How long Slurm may take to answer.  [default: 30]")
-@click.option("--interval", metavar="SECONDS", help="How soon the next pass is to be expected.  [default: 300]")
+@click.option("--interval", metavar="SECONDS", help="From pass to pass, within 10 %.  [default: 300]")
+@click.option("--stale-after", metavar="SECONDS", help="Without a complete pass, or `never`.  [default: 1800]")
+@click.option("--standby", is_flag=True, default=None, help="Only publish while no other of this scope is alive.")
 @click.option("--publish-at", metavar="LEVEL", help="Lowest level that excludes.  [default: PreSeparateFault]")
 @click.option("--adopt", is_flag=True, default=None, help="Take over artifacts that somebody else wrote.")
+@click.option("--on-separate", metavar="COMMAND", help="Run for each unit that reaches SeparateFault.")
 @click.option("--nodes-from", metavar="FILE", help="Saved `scontrol show nodes -o`, instead of asking Slurm.")
 @click.option("--jobs-from", metavar="FILE", help="Saved `scontrol show jobs`, with -o or without.")
 @click.option("--cluster", metavar="NAME", help="The cluster that the saved answers are of.  [default: saved]")
 @click.option("--config", metavar="FILE", envvar="SEGMENT_HEALTH_CONFIG", help="Settings, TOML.")
-@click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
-@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--dry-run", is_flag=True, help="With --once: say what would change, and change nothing.")
+@click.option(
+    "--format", "format_", type=click.Choice(["text", "json"]), help="Of a single pass.  [default: text]"
+)
+@click.option("--log-format", metavar="text|json", help="Of the loop.  [default: text]")
 @click.pass_context
 def publish(
-    context: click.Context, /, *, once: bool, config: str | None, dry_run: bool, format_: str, **flags: Any
+    context: click.Context, /, *, once: bool, config: str | None, dry_run: bool, format_: str | None, **flags: Any
 ) -> None:
     """Read node states and running allocations from Slurm, and publish which units not to reuse.
 
-    Inside a job the default scope is that job. Exit status 0: done. 1: done, but something could not be
-    written. 2: a usage or configuration error. 3: Slurm's state is unknown, and nothing was changed.
+    Inside a job the default scope is that job. Without --once it goes on until SIGTERM or SIGINT, which leave
+    every exclusion in place; SIGUSR1 asks for a pass now, SIGHUP to reread the settings.
+
+    Exit status 0: done. 1: done, but something could not be written. 2: a usage or configuration error.
+    3: Slurm's state is unknown, and nothing was changed.
     """
-    if not once:
-        raise Failure("publish: only single passes so far; add --once", USAGE)
+    given = {key: value for key, value in flags.items() if value not in (None, ())}
+    if once:
+        context.exit(_once(given, config, dry_run=dry_run, format_=format_ or "text"))
+    if dry_run or format_:
+        raise Failure("publish: --dry-run and --format are for a single pass: add --once", USAGE)
+    context.exit(_loop(given, config))
+
+
+def _once(given: Mapping[str, Any], config: str | None, *, dry_run: bool, format_: str) -> int:
+    from segment_health import lock  # noqa: PLC0415 - each command loads what it needs
+    from segment_health.service import Service  # noqa: PLC0415
+    from segment_health.sources import SourceUnknown  # noqa: PLC0415
+
     signal.signal(signal.SIGTERM, _end)
     began = time.monotonic()
-    given = {key: value for key, value in flags.items() if value not in (None, ())}
-    publication, source, cluster = _prepare(given, config, dry_run=dry_run)
-    result = _run(publication, source, cluster)
-    duration = time.monotonic() - began
+    plan, _, cluster = _plan(given, config, dry_run=dry_run)
+    publication = plan.publication
+    done: Pass | None = None
+    try:
+        # A dry run touches nothing, the lock included.
+        alone = contextlib.nullcontext() if dry_run else _alone(plan, cluster)
+        with alone:
+            done = Service(plan, time.time).attempt()
+        error, code = None, DONE if done.wrote_everything else ATTENTION
+    except lock.AlreadyRunning as running:
+        where = f"another publisher of {publication.scope} in {publication.directory} is running on this host"
+        error, code = f"{where} ({running}); nothing to do", DONE
+    except SourceUnknown as unknown:
+        error, code = f"Slurm's state is unknown, so every decision stays as it is: {unknown}", UNKNOWN
+    except OSError as failure:
+        error, code = f"{publication.directory}: {failure.strerror or failure}; nothing was changed", ATTENTION
+    seconds = time.monotonic() - began
     if format_ == "json":
-        click.echo(json.dumps(_document(result, source, dry_run=dry_run, duration=duration)))
-    elif result.done is not None:
-        for line in _lines(result.done, dry_run=dry_run, duration=duration):
-            click.echo(printable(line))
-    for line in result.complaints():
+        source = plan.source.name
+        click.echo(json.dumps(report.document(done, error, source=source, dry_run=dry_run, seconds=seconds)))
+    elif done is not None:
+        for change in done.changes:
+            click.echo(printable(report.change_line(change)))
+        click.echo(f"{'dry run' if dry_run else 'complete'}: {report.summary(done)}; {seconds:.2f} s")
+    for line in [error or "failed"] if done is None else report.complaints(done):
         click.echo(f"segment-health: {printable(line)}", err=True)
-    context.exit(result.code)
+    return code
+
+
+def _loop(given: Mapping[str, Any], config: str | None) -> int:
+    from segment_health import lock, watch  # noqa: PLC0415
+    from segment_health.service import Service  # noqa: PLC0415
+    from segment_health.signals import Signals  # noqa: PLC0415
+
+    from .log import Log  # noqa: PLC0415
+
+    plan, told, cluster = _plan(given, config, loop=True)
+    publication = plan.publication
+    log = Log(told.log_format, time.time)
+
+    def reread(current: Plan) -> Plan:
+        try:
+            new, _, _ = _plan(given, config, loop=True)
+        except Failure as failure:
+            log.say("ERROR", "reload", f"the settings in force stay: {failure.message}")
+            return current
+        if (new.publication.directory, new.publication.scope) != (publication.directory, publication.scope):
+            log.say("ERROR", "reload", "the settings in force stay: directory and scope change by a restart only")
+            return current
+        log.say("INFO", "reload", "settings read again")
+        return new
+
+    service = Service(plan, time.time, reread)
+    try:
+        with Signals() as signals, _alone(plan, cluster):
+            every = f"every {plan.publication.interval:g} s"
+            log.say("INFO", "start", f"publishing {publication.scope} into {publication.directory} {every}")
+            watch.run(service, signals, log, monotonic=time.monotonic, random=random.random, age=service.age())
+            service.retire()
+            log.say("INFO", "end", f"{signal.Signals(signals.ending or 0).name}: ended; exclusions stay in place")
+    except lock.AlreadyRunning as running:
+        where = f"another publisher of {publication.scope} in {publication.directory} is running on this host"
+        raise Failure(f"{where}: {running}", USAGE) from running
+    return DONE
+
+
+@contextlib.contextmanager
+def _alone(plan: Plan, cluster: str) -> Iterator[None]:
+    """Hold this publisher's lock; where there can be none, the set-up is wrong."""
+    from segment_health import lock  # noqa: PLC0415
+
+    try:
+        with lock.hold(plan.publication.directory, cluster, str(plan.publication.scope), os.environ):
+            yield
+    except lock.LockError as error:
+        raise Failure(f"no lock, so nothing was done: {error}", USAGE) from error
 
 
 def _end(number: int, _frame: FrameType | None) -> NoReturn:
@@ -75,12 +161,15 @@ def _end(number: int, _frame: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def _prepare(given: Mapping[str, Any], config: str | None, *, dry_run: bool) -> tuple[Publication, Source, str]:
-    """Return what to publish, from what, and what tells this cluster from another one of this host."""
-    from segment_health import settings, sources  # noqa: PLC0415 - each command loads what it needs
+def _plan(
+    given: Mapping[str, Any], config: str | None, *, loop: bool = False, dry_run: bool = False
+) -> tuple[Plan, Settings, str]:
+    """Return what to do, by which settings, and what tells this cluster from another one of this host."""
+    from segment_health import settings, sources  # noqa: PLC0415
     from segment_health.level import FaultLevel  # noqa: PLC0415
     from segment_health.policy import Policy  # noqa: PLC0415
-    from segment_health.watch import Publication  # noqa: PLC0415
+    from segment_health.publish import Publication  # noqa: PLC0415
+    from segment_health.service import Plan  # noqa: PLC0415
 
     try:
         told = settings.load(given, os.environ, config)
@@ -93,6 +182,7 @@ def _prepare(given: Mapping[str, Any], config: str | None, *, dry_run: bool) -> 
             version=__version__,
             interval=told.interval,
             own_job=None if saved else _own_job(scope, os.environ),
+            loop=loop,
             adopt=told.adopt,
             dry_run=dry_run,
         )
@@ -100,10 +190,13 @@ def _prepare(given: Mapping[str, Any], config: str | None, *, dry_run: bool) -> 
         raise Failure(str(error), USAGE) from error
     if saved is not None:
         cluster = told.cluster or "saved"
-        return publication, sources.replay(*saved, cluster=cluster), cluster
-    source = sources.ask_slurm(timeout=told.timeout, environ=os.environ)
-    # Two clusters of one host have two slurm.conf; the name is known only once one has answered.
-    return publication, source, os.environ.get("SLURM_CONF", "")
+        source = sources.replay(*saved, cluster=cluster)
+    else:
+        # Two clusters of one host have two slurm.conf; the name is known only once one has answered.
+        cluster = os.environ.get("SLURM_CONF", "")
+        source = sources.ask_slurm(timeout=told.timeout, environ=os.environ)
+    stale_after = None if told.stale_after == "never" else float(told.stale_after)
+    return Plan(publication, source, stale_after, told.standby, told.on_separate), told, cluster
 
 
 def _own_job(scope: Scope, environ: Mapping[str, str]) -> str | None:
@@ -116,112 +209,3 @@ def _own_job(scope: Scope, environ: Mapping[str, str]) -> str | None:
     }[scope.kind]
     covered = scope.kind == "all" or any(environ.get(name) in scope.values for name in names)
     return environ.get("SLURM_JOB_ID") or None if covered else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Result:
-    """How a pass ended: `done` is None unless it was complete, `error` then says why."""
-
-    done: Pass | None
-    error: str | None
-    code: int
-
-    def complaints(self) -> list[str]:
-        """Return what a person should read, a line each."""
-        if self.done is None:
-            return [self.error or "failed"]
-        outcome = self.done.outcome
-        unclear = [
-            f"node flag {flag} (seen on {node}) is not known; ignored"
-            for flag, node in sorted(outcome.unknown_flags.items())
-        ]
-        unclear += [
-            f"unit {unit} is in a job state that is not known; its decision stays"
-            for unit in outcome.not_understood
-        ]
-        if outcome.no_verdict:
-            names = self.done.snapshot.fold(sorted(outcome.no_verdict))
-            unclear.append(f"no verdict on {names}, whose state is not known; their part of each decision stays")
-        failed = [
-            f"{change.path}: {change.error}; left as it was, tried again in the next pass"
-            for change in self.done.changes
-            if change.error is not None
-        ]
-        return [*self.done.remarks, *unclear, *failed, *self.done.failures]
-
-
-def _run(publication: Publication, source: Source, cluster: str) -> _Result:
-    """Make the pass, alone of its kind on this host."""
-    from segment_health import lock  # noqa: PLC0415
-    from segment_health.sources import SourceUnknown  # noqa: PLC0415
-    from segment_health.watch import run_once  # noqa: PLC0415
-
-    alone = (
-        contextlib.nullcontext()
-        if publication.dry_run
-        else lock.hold(publication.directory, cluster, str(publication.scope), os.environ)
-    )
-    try:
-        with alone:
-            done = run_once(publication, source, time.time)
-    except lock.AlreadyRunning:
-        running = f"another publisher of {publication.scope} in {publication.directory} is running on this host"
-        return _Result(None, f"{running}; nothing to do", DONE)
-    except lock.LockError as error:
-        return _Result(None, f"no lock, so nothing was done: {error}", USAGE)
-    except SourceUnknown as unknown:
-        return _Result(None, f"Slurm's state is unknown, so every decision stays as it is: {unknown}", UNKNOWN)
-    except OSError as error:
-        return _Result(None, f"{publication.directory}: {error.strerror or error}; nothing was changed", ATTENTION)
-    return _Result(done, None, DONE if done.wrote_everything else ATTENTION)
-
-
-def _document(result: _Result, source: Source, *, dry_run: bool, duration: float) -> dict[str, Any]:
-    """Return the public JSON of a pass."""
-    done = result.done
-    return {
-        "pass": "unknown" if done is None else "complete",
-        "source": source.name,
-        "slurm_version": None if done is None else done.snapshot.slurm_version,
-        "nodes": {
-            "total": 0 if done is None else len(done.snapshot.nodes),
-            "unavailable": 0 if done is None else done.outcome.unavailable_nodes,
-        },
-        "units": {
-            "total": 0 if done is None else done.outcome.units,
-            "excluded": 0 if done is None else done.outcome.excluded,
-        },
-        "changes": [] if done is None else [_change(change) for change in done.changes],
-        "dry_run": dry_run,
-        "duration_ms": round(duration * 1000, 1),
-        "error": result.error if done is None else "; ".join(done.failures) or None,
-    }
-
-
-def _change(change: Change) -> dict[str, Any]:
-    decision = change.decision
-    return {
-        "action": decision.action.value if change.error is None else "failed",
-        "job_id": decision.unit.job_id,
-        "task_id": decision.unit.task_id,
-        "level": None if decision.level is None else decision.level.name,
-        "nodes": decision.nodes,
-        "path": change.path,
-        "error": change.error,
-    }
-
-
-def _lines(done: Pass, *, dry_run: bool, duration: float) -> list[str]:
-    """Return what a person reads: a line a change, and one that sums up."""
-    nodes, outcome = done.snapshot.nodes, done.outcome
-    lines = [
-        " ".join(
-            filter(None, [change["action"], str(decision.unit), change["level"], change["nodes"], change["path"]])
-        )
-        for change, decision in ((_change(change), change.decision) for change in done.changes)
-    ]
-    lines.append(
-        f"{'dry run' if dry_run else 'complete'}: {len(nodes)} nodes, {outcome.unavailable_nodes} unavailable; "
-        f"{outcome.units} units, {outcome.excluded} excluded; {duration:.2f} s"
-    )
-    return lines

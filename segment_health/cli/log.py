@@ -1,0 +1,94 @@
+"""The log of a publisher that runs for weeks: a line a transition, nothing in steady state."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from segment_health.record import printable, utc
+
+from .report import change_document, change_line, complaints, summary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from segment_health.publish import Pass
+    from segment_health.store import Change
+
+REPEAT_SECONDS = 3600.0
+"""How long the same trouble is not said again."""
+
+
+class Log:
+    """Writes to stderr, for people or as JSON lines; `clock` gives seconds since the epoch.
+
+    It is told of everything (see watch.Listener) and says what is new.
+    """
+
+    def __init__(self, format_: str, clock: Callable[[], float]) -> None:
+        self._json = format_ == "json"
+        self._clock = clock
+        self._said: dict[str, float] = {}
+        self._failures = 0
+        self._begun = False
+        self._waiting = False
+
+    def say(self, level: str, event: str, message: str, **further: Any) -> None:
+        """Write one line. `event` is a word for programs, `message` a sentence for people."""
+        now = utc(int(self._clock()))
+        if self._json:
+            line = json.dumps({"time": now, "level": level, "event": event, "message": message, **further})
+        else:
+            line = f"{now} {level} {printable(message)}"
+        click.echo(line, err=True)
+
+    def completed(self, done: Pass) -> None:
+        """Say what a pass changed; sum up the first one, and the first after trouble."""
+        self._waiting = False
+        for change in done.changes:
+            if change.decision.action.value == "foreign" and change.error is None:
+                self._once("WARNING", "foreign", change_line(change))
+            elif change.error is None:
+                self.say("INFO", change.decision.action.value, change_line(change), change=change_document(change))
+        for line in complaints(done):
+            self._once("WARNING", "trouble", line)
+        if not self._begun or self._failures:
+            after = f" after {self._failures} passes that were not" if self._failures else ""
+            self.say("INFO", "complete", f"complete{after}: {summary(done)}")
+        self._begun, self._failures = True, 0
+
+    def failed(self, cause: str) -> None:
+        """Say why a pass was not made; once, until the cause changes or an hour has gone by."""
+        self._failures += 1
+        self._once("ERROR", "unknown", cause)
+
+    def went_stale(self, changes: list[Change], seconds: float) -> None:
+        """Say that exclusions were lifted without evidence."""
+        lifted = [change for change in changes if change.error is None]
+        self.say(
+            "ERROR", "stale", f"no complete pass for {seconds:.0f} s: {len(lifted)} exclusions lifted (fail open)"
+        )
+        self.list_changes("stale", changes)
+
+    def standing_by(self) -> None:
+        """Say once that another publisher is at work."""
+        if not self._waiting:
+            self.say("INFO", "standby", "another publisher of this scope is alive; standing by")
+        self._waiting = True
+
+    def list_changes(self, event: str, changes: Sequence[Change]) -> None:
+        """Say each change."""
+        for change in changes:
+            level = "INFO" if change.error is None else "ERROR"
+            error = f": {change.error}" if change.error else ""
+            self.say(level, event, change_line(change) + error, change=change_document(change))
+
+    def _once(self, level: str, event: str, message: str) -> None:
+        now = self._clock()
+        if now - self._said.get(message, float("-inf")) >= REPEAT_SECONDS:
+            if len(self._said) > 1000:  # noqa: PLR2004 - whatever is said, memory stays flat
+                self._said.clear()
+            self._said[message] = now
+            self.say(level, event, message)

@@ -1,0 +1,85 @@
+"""What a pass looks like: as JSON, as lines for a person, and as complaints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from segment_health.publish import Pass
+    from segment_health.store import Change
+
+
+def document(
+    done: Pass | None, error: str | None, *, source: str, dry_run: bool, seconds: float
+) -> dict[str, Any]:
+    """Return the public JSON of a pass; `done` is None unless it was complete, `error` then says why."""
+    return {
+        "pass": "unknown" if done is None else "complete",
+        "source": source,
+        "slurm_version": None if done is None else done.snapshot.slurm_version,
+        "nodes": {
+            "total": 0 if done is None else len(done.snapshot.nodes),
+            "unavailable": 0 if done is None else done.outcome.unavailable_nodes,
+        },
+        "units": {
+            "total": 0 if done is None else done.outcome.units,
+            "excluded": 0 if done is None else done.outcome.excluded,
+        },
+        "changes": [] if done is None else [change_document(change) for change in done.changes],
+        "dry_run": dry_run,
+        "duration_ms": round(seconds * 1000, 1),
+        "error": error if done is None else "; ".join(done.failures) or None,
+    }
+
+
+def change_document(change: Change) -> dict[str, Any]:
+    """Return the public JSON of one change."""
+    decision = change.decision
+    return {
+        "action": decision.action.value if change.error is None else "failed",
+        "job_id": decision.unit.job_id,
+        "task_id": decision.unit.task_id,
+        "level": None if decision.level is None else decision.level.name,
+        "nodes": decision.nodes,
+        "path": change.path,
+        "error": change.error,
+    }
+
+
+def change_line(change: Change) -> str:
+    """Return one change as a person reads it: `exclude 123_7 PreSeparateFault n2 PATH`."""
+    told = change_document(change)
+    return " ".join(
+        filter(None, [told["action"], str(change.decision.unit), told["level"], told["nodes"], told["path"]])
+    )
+
+
+def summary(done: Pass) -> str:
+    """Return what a pass saw."""
+    outcome = done.outcome
+    return (
+        f"{len(done.snapshot.nodes)} nodes, {outcome.unavailable_nodes} unavailable; "
+        f"{outcome.units} units, {outcome.excluded} excluded"
+    )
+
+
+def complaints(done: Pass) -> list[str]:
+    """Return what a person should read of a complete pass, a line each."""
+    outcome = done.outcome
+    lines = list(done.remarks)
+    lines += [
+        f"node flag {flag} (seen on {node}) is not known; ignored"
+        for flag, node in sorted(outcome.unknown_flags.items())
+    ]
+    lines += [
+        f"unit {unit} is in a job state that is not known; its decision stays" for unit in outcome.not_understood
+    ]
+    if outcome.no_verdict:
+        names = done.snapshot.fold(sorted(outcome.no_verdict))
+        lines.append(f"no verdict on {names}, whose state is not known; their part of each decision stays")
+    lines += [
+        f"{change.path}: {change.error}; left as it was, tried again in the next pass"
+        for change in done.changes
+        if change.error is not None
+    ]
+    return lines + done.failures

@@ -1,0 +1,120 @@
+"""Clears exclusions outside a pass: stale ones, and by a person's hand. What Slurm says plays no part here."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from typing import TYPE_CHECKING
+
+from .atomic import host_name
+from .contract import Artifact, Publisher
+from .memory import history_entry
+from .situation import Action, Decision, Override
+from .store import Change, open_decisions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from .contract import Content, UnitId
+    from .ledger import Ledger
+    from .store import DecisionDirectory
+
+STALE, MANUAL = "stale", "manual"
+"""Words of the history for what is cleared here."""
+
+
+def lift_stale(path: str, publisher: Publisher, now: int) -> list[Change]:
+    """Clear what a scope published, since nothing has confirmed it for too long. Raises OSError."""
+    with open_decisions(path) as directory:
+        ours = {
+            unit: artifact
+            for unit, artifact in _exclusions(directory.read()).items()
+            if (artifact.publisher.cluster, artifact.publisher.scope) == (publisher.cluster, publisher.scope)
+        }
+        return _clear(directory, ours, publisher, now, STALE)
+
+
+def prune(path: str, version: str, max_age: float, now: int) -> list[Change]:
+    """Clear every exclusion whose publisher is dead and that no complete pass has confirmed for `max_age` seconds.
+
+    A complete pass of the scope that wrote an artifact confirms it. Raises OSError.
+    """
+    with open_decisions(path) as directory:
+        exclusions = _exclusions(directory.read())
+        confirmed: dict[tuple[str, str], int] = {}
+        living = set()
+        for beat in directory.ledger("", "").heartbeats():
+            writer = (beat.publisher.cluster, beat.publisher.scope)
+            confirmed[writer] = beat.last_complete_pass
+            if beat.is_alive(now):
+                living.add(writer)
+        old = {}
+        for unit, artifact in exclusions.items():
+            writer = (artifact.publisher.cluster, artifact.publisher.scope)
+            last = max(artifact.updated, confirmed.get(writer, 0))
+            if writer not in living and now - last > max_age:
+                old[unit] = artifact
+        return _clear(directory, old, _by_hand(version), now, STALE)
+
+
+def override(
+    path: str, version: str, wanted: Callable[[UnitId], bool], reason: str, now: int
+) -> tuple[list[Change], list[UnitId]]:
+    """Clear exclusions by a person's word, which holds until the generation or the set of bad nodes changes.
+
+    Returns the changes, and the wanted units that are foreign: a stranger's decision is the stranger's to lift.
+    Raises OSError.
+    """
+    with open_decisions(path) as directory:
+        published = {unit: found for unit, found in directory.read().items() if wanted(unit)}
+        exclusions = _exclusions(published)
+        hand = _by_hand(version)
+        ledger = directory.ledger("", "")
+        for unit, artifact in exclusions.items():  # first: else a pass in between would exclude it again
+            word = Override(artifact.generation, artifact.unavailable, reason, f"{_user()}@{hand.host}", now)
+            ledger.override(unit, word)
+        changes = _clear(directory, exclusions, hand, now, MANUAL, reason=reason, who=_user())
+        return changes, sorted(published.keys() - exclusions.keys())
+
+
+def _exclusions(published: Mapping[UnitId, Artifact | Content]) -> dict[UnitId, Artifact]:
+    return {unit: found for unit, found in published.items() if isinstance(found, Artifact)}
+
+
+def _clear(
+    directory: DecisionDirectory,
+    exclusions: Mapping[UnitId, Artifact],
+    publisher: Publisher,
+    now: int,
+    action: str,
+    **further: str,
+) -> list[Change]:
+    decisions = [
+        Decision(Action.CLEAR, unit, level=artifact.level, nodes=artifact.unavailable)
+        for unit, artifact in sorted(exclusions.items())
+    ]
+    changes = [directory.attempt(decision) for decision in decisions]
+    entries = [
+        history_entry(action, change.decision, publisher, now, **further)
+        for change in changes
+        if change.error is None
+    ]
+    if entries:
+        directory.sync()
+        _record(directory.ledger("", ""), entries)
+    return changes
+
+
+def _record(ledger: Ledger, entries: Collection[Mapping[str, object]]) -> None:
+    ledger.record(list(entries))
+
+
+def _by_hand(version: str) -> Publisher:
+    return Publisher(host_name(), os.getpid(), version, "", MANUAL)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a uid without a name, as in many containers
+        return str(os.geteuid())

@@ -1,0 +1,161 @@
+"""The publisher that a loop drives: its settings, its source, its place among other publishers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .atomic import host_name
+from .contract import Publisher
+from .lift import lift_stale
+from .publish import run_once
+from .store import open_decisions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .memory import Heartbeat
+    from .publish import Pass, Publication
+    from .sources import Source
+    from .store import Change
+
+COMMAND_SECONDS = 60.0
+"""How long the site's own command for a SeparateFault may take; the next pass waits for it."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a publisher is to do; a reload makes a new one. Times are in seconds, `stale_after` None is never."""
+
+    publication: Publication
+    source: Source
+    stale_after: float | None
+    standby: bool
+    on_separate: str | None
+
+
+class Service:
+    """Drives passes by a plan (see watch.Publishing). `clock` gives seconds since the epoch."""
+
+    def __init__(
+        self, plan: Plan, clock: Callable[[], float], reread: Callable[[Plan], Plan] = lambda plan: plan
+    ) -> None:
+        self._plan = plan
+        self._clock = clock
+        self._reread = reread
+        self._cluster: str | None = None
+
+    @property
+    def interval(self) -> float:
+        """Seconds from pass to pass."""
+        return self._plan.publication.interval
+
+    @property
+    def stale_after(self) -> float | None:
+        """Seconds without a complete pass after which exclusions are lifted; None for never."""
+        return self._plan.stale_after
+
+    def age(self) -> float:
+        """Return how many seconds ago this scope's last complete pass was, by whomever; 0 if there was none."""
+        beat = self._last_heartbeat()
+        return 0.0 if beat is None else max(0.0, self._clock() - beat.last_complete_pass)
+
+    def stands_by(self) -> bool:
+        """Whether another process publishes for this scope, and we only offer to."""
+        if not self._plan.standby:
+            return False
+        me, now = (host_name(), os.getpid()), self._clock()
+        return any(
+            beat.loop and beat.is_alive(now) and (beat.publisher.host, beat.publisher.pid) != me
+            for beat in self._own_heartbeats()
+        )
+
+    def attempt(self) -> Pass:
+        """Make a pass. Raises SourceUnknown or OSError."""
+        done = run_once(self._plan.publication, self._plan.source, self._clock)
+        self._cluster = done.snapshot.cluster
+        if self._plan.on_separate is not None and not self._plan.publication.dry_run:
+            done.failures += run_on_separate(self._plan.on_separate, done)
+        return done
+
+    def lift_stale(self) -> list[Change] | None:
+        """Clear what this scope published; None when another process has confirmed it since. Raises OSError."""
+        publication, beat = self._plan.publication, self._last_heartbeat()
+        if beat is None:  # nobody ever published, or it is not clear for which cluster
+            return []
+        if self._plan.stale_after is None or self.age() < self._plan.stale_after:
+            return None
+        us = Publisher(
+            host_name(), os.getpid(), publication.version, beat.publisher.cluster, str(publication.scope)
+        )
+        return lift_stale(publication.directory, us, int(self._clock()))
+
+    def retire(self) -> None:
+        """Say in the heartbeat that nobody makes the next pass, so that a standby takes over at once."""
+        me = (host_name(), os.getpid())
+        for beat in self._own_heartbeats():
+            if (beat.publisher.host, beat.publisher.pid) == me:
+                with contextlib.suppress(OSError), open_decisions(self._plan.publication.directory) as directory:
+                    directory.ledger(beat.publisher.cluster, beat.publisher.scope).beat(beat._replace(loop=False))
+
+    def reload(self) -> None:
+        """Go on by the plan that the settings make now, or by the old one if they are wrong."""
+        self._plan = self._reread(self._plan)
+
+    def _own_heartbeats(self) -> list[Heartbeat]:
+        """Return this scope's heartbeats; of every cluster, until the first answer tells which one ours is."""
+        publication = self._plan.publication
+        try:
+            with open_decisions(publication.directory) as directory:
+                beats = directory.ledger("", "").heartbeats()
+        except OSError:
+            return []
+        return [
+            beat
+            for beat in beats
+            if beat.publisher.scope == str(publication.scope) and self._cluster in {None, beat.publisher.cluster}
+        ]
+
+    def _last_heartbeat(self) -> Heartbeat | None:
+        """Return this scope's heartbeat, or None while it is not clear which cluster's is ours."""
+        beats = self._own_heartbeats()
+        return beats[0] if len(beats) == 1 else None
+
+
+def run_on_separate(command: str, done: Pass) -> list[str]:
+    """Run the site's command for each unit that has just reached SeparateFault; return what failed, a line each.
+
+    The state that says so is on disk already: whatever happens here, it is run at most once per generation.
+    """
+    failures = []
+    for artifact in done.outcome.separated:
+        environ = os.environ | {
+            "SEGMENT_JOB_ID": artifact.unit.job_id,
+            "SEGMENT_TASK_ID": artifact.unit.task_id,
+            "SEGMENT_NODES": artifact.unavailable,
+            "SEGMENT_NODELIST": artifact.nodelist,
+            "SEGMENT_LEVEL": artifact.level.name,
+        }
+        cause = _run(shlex.split(command), environ)
+        if cause is not None:
+            failures.append(f"--on-separate for {artifact.unit}: {cause}")
+    return failures
+
+
+def _run(argv: list[str], environ: Mapping[str, str]) -> str | None:
+    """Run a command with a deadline for its whole process group; return why it failed, or None."""
+    try:
+        process = subprocess.Popen(argv, env=environ, stdin=subprocess.DEVNULL, start_new_session=True)
+    except (OSError, IndexError) as error:
+        return f"cannot be started: {error}"
+    try:
+        status = process.wait(COMMAND_SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        process.wait()
+        return f"no end within {COMMAND_SECONDS:g} s; killed"
+    return None if status == 0 else f"ended with status {status}"

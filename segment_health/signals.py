@@ -1,0 +1,80 @@
+"""What a long-running publisher is told by signals: to end, to make a pass now, to reread its settings."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType, TracebackType
+
+
+class Signals:
+    """Turns signals into requests that the loop looks at between passes; inside `with` only.
+
+    SIGTERM and SIGINT ask to end, SIGUSR1 for a pass now, SIGHUP to reread the settings. A handler only takes a
+    note and rings: whatever runs goes on undisturbed, and ten rings are one.
+    """
+
+    def __init__(self) -> None:
+        self.ending: int | None = None
+        """The signal that asked to end."""
+        self._poked = False
+        self._reload = False
+        self._before: dict[int, object] = {}
+        # A pipe and not a threading.Event: an Event set by a handler, while the same thread is inside wait(),
+        # can meet its own lock.
+        self._bell, self._ring = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def __enter__(self) -> Signals:  # noqa: PYI034 - Self is Python 3.11
+        wanted: dict[int, Callable[[int, FrameType | None], None]] = {
+            signal.SIGTERM: self._end,
+            signal.SIGINT: self._end,
+            signal.SIGUSR1: self._poke,
+            signal.SIGHUP: self._reread,
+        }
+        for number, handler in wanted.items():
+            self._before[number] = signal.signal(number, handler)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  # what signal.signal returned
+        os.close(self._bell)
+        os.close(self._ring)
+
+    def wait(self, seconds: float) -> None:
+        """Return after `seconds`, or as soon as any request is there."""
+        if self.ending is None and not self._poked and not self._reload:
+            select.select([self._bell], [], [], max(0.0, seconds))
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._bell, 4096):
+                pass
+        self._poked = False
+
+    def take_reload(self) -> bool:
+        """Tell whether the settings are to be reread, and forget it."""
+        wanted, self._reload = self._reload, False
+        return wanted
+
+    def _end(self, number: int, _frame: FrameType | None) -> None:
+        self.ending = number
+        self._sound()
+
+    def _poke(self, _number: int, _frame: FrameType | None) -> None:
+        self._poked = True
+        self._sound()
+
+    def _reread(self, _number: int, _frame: FrameType | None) -> None:
+        self._reload = True
+        self._sound()
+
+    def _sound(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # it has rung 65,536 times already
+            os.write(self._ring, b"!")

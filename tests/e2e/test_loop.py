@@ -1,0 +1,300 @@
+"""The publisher that runs: real signals, a real slurmctld that comes and goes, two hosts' worth of publishers."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from segment_health.contract import Artifact, Generation, Publisher, UnitId, encode
+from segment_health.level import FaultLevel
+from segment_health.policy import Policy
+from segment_health.publish import Publication
+from segment_health.scope import EVERYTHING, of_jobs
+from segment_health.service import Plan, Service
+from segment_health.sources import ask_slurm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from conftest import Site  # type: ignore[import-not-found]  # pytest's own
+
+pytestmark = pytest.mark.slurm
+
+
+class Running:
+    """A running `segment-health publish`, its log, and the signals that one sends it."""
+
+    def __init__(self, site: Site, *options: str) -> None:
+        self.log = site.work / f"publisher-{len(list(site.work.glob('publisher-*')))}.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [site.command, "publish", "--dir", str(site.directory), "--log-format", "json", *options],
+                env=site.cluster.env,
+                stderr=log,
+            )
+
+    def said(self, event: str) -> int:
+        """Count the lines of one event."""
+        return sum(json.loads(line)["event"] == event for line in self.log.read_text().splitlines())
+
+    def poke(self) -> None:
+        """Ask for a pass now."""
+        self.process.send_signal(signal.SIGUSR1)
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """End it and return its status."""
+        self.process.send_signal(number)
+        return self.process.wait(60)
+
+
+@pytest.fixture
+def start(site: Site) -> Iterator[Callable[..., Running]]:
+    """Start publishers, each of which has made its first pass; end what still runs."""
+    started: list[Running] = []
+
+    def begin(*options: str, wait: str = "complete") -> Running:
+        publisher = Running(site, *(options or ("--all",)))
+        started.append(publisher)
+        until(lambda: publisher.said(wait), publisher.log)
+        return publisher
+
+    yield begin
+    for publisher in started:
+        publisher.process.kill()
+        publisher.process.wait()
+
+
+def submit(site: Site, nodes: str) -> str:
+    """Run a job alone on its nodes; return its unit."""
+    job = site.submit(nodes, "--exclusive")
+    return f"{job}.{job}"
+
+
+def until(condition: Callable[[], object], log: Path | None = None, seconds: float = 60) -> None:
+    """Wait for something to be true."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, log.read_text() if log else "not in time"
+        time.sleep(0.05)
+
+
+def poked_until(publisher: Running, condition: Callable[[], object]) -> None:
+    """Ask for passes until something is true."""
+
+    def check() -> object:
+        publisher.poke()
+        return condition()
+
+    until(check, publisher.log)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_by_a_signal_and_leaves_exclusions(
+    site: Site, start: Callable[..., Running], number: signal.Signals
+) -> None:
+    """A drain is published by the next pass; asked to end it ends with 0, and the exclusion stays."""
+    job = submit(site, "--nodes=2")
+    publisher = start()
+    site.cluster.set_node(min(site.nodes_of()[job]), "drain", "bad")
+    poked_until(publisher, lambda: site.excluded() == {job})
+    assert publisher.end(number) == 0
+    assert site.excluded() == {job}
+    assert "Traceback" not in publisher.log.read_text()
+
+
+def test_a_second_loop_names_the_first(site: Site, start: Callable[..., Running]) -> None:
+    """Exit status 2 and the first one's process id; a single pass steps back with 0; another scope's may run."""
+    publisher = start()
+    second = site.call("publish", "--dir", str(site.directory), "--all")
+    assert second.returncode == 2
+    assert f"process {publisher.process.pid}" in second.stderr
+    assert site.call("publish", "--once", "--dir", str(site.directory), "--all").returncode == 0
+    start("--job", "1")
+
+
+def test_settings_are_reread(site: Site, start: Callable[..., Running]) -> None:
+    """SIGHUP takes a new file, and refuses a wrong one aloud."""
+    job = submit(site, "--nodes=1")
+    site.cluster.set_node(min(site.nodes_of()[job]), "drain", "bad")
+    config = site.work / "c.toml"
+    config.write_text('all = true\npublish_at = "SeparateFault"\n')
+    publisher = start("--config", str(config))
+    assert site.excluded() == set()
+    config.write_text("all = true\npublish_ad = 1\n")
+    publisher.process.send_signal(signal.SIGHUP)
+    until(lambda: "the settings in force stay" in publisher.log.read_text())
+    config.write_text("all = true\n")
+    publisher.process.send_signal(signal.SIGHUP)
+    until(lambda: site.excluded() == {job}, publisher.log)
+
+
+def test_slurmctld_and_the_directory_come_and_go(site: Site, start: Callable[..., Running]) -> None:
+    """Whether slurmctld hangs, ends or restarts, or the directory vanishes: decisions stay, and it recovers."""
+    job = submit(site, "--nodes=2")
+    site.cluster.set_node(min(site.nodes_of()[job]), "drain", "bad")
+    publisher = start("--all", "--timeout", "2")
+    assert site.excluded() == {job}
+    before = site.path(job).stat()
+
+    def fails_once_more() -> bool:
+        publisher.poke()
+        return publisher.said("unknown") >= 1
+
+    site.cluster.pause_controller()
+    until(fails_once_more, publisher.log)
+    site.cluster.continue_controller()
+    site.cluster.stop_controller()
+    publisher.poke()
+    time.sleep(1)
+    site.cluster.start_controller()
+    completes = publisher.said("complete")
+    poked_until(publisher, lambda: publisher.said("complete") > completes)
+    after = site.path(job).stat()
+    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+    aside = site.work / "aside"
+    site.directory.rename(aside)
+    poked_until(publisher, lambda: "No such file" in publisher.log.read_text())
+    aside.rename(site.directory)
+    completes = publisher.said("complete")
+    poked_until(publisher, lambda: publisher.said("complete") > completes)
+    assert site.excluded() == {job}
+
+
+def test_a_standby_takes_over(site: Site, start: Callable[..., Running]) -> None:
+    """It waits while the first lives; when that is killed it publishes within two intervals, asked by nobody."""
+    first = start("--all", "--interval", "5")
+    job = submit(site, "--nodes=1")
+    # The same host would refuse it by the lock; another cluster path stands for another host.
+    link = site.work / "other.conf"
+    shutil.copy(site.cluster.conf, link)
+    for extra in site.cluster.directory.glob("cgroup.conf"):
+        shutil.copy(extra, site.work / "cgroup.conf")
+    os.environ["SLURM_CONF"] = str(link)
+    before = site.cluster.env["SLURM_CONF"]
+    site.cluster.env["SLURM_CONF"] = str(link)
+    try:
+        second = start("--all", "--interval", "5", "--standby", wait="standby")
+    finally:
+        site.cluster.env["SLURM_CONF"] = before
+        del os.environ["SLURM_CONF"]
+    assert second.said("complete") == 0
+    first.process.kill()
+    killed = time.monotonic()
+    site.cluster.set_node(min(site.nodes_of()[job]), "drain", "bad")
+    until(lambda: site.excluded() == {job}, second.log, seconds=30)
+    assert time.monotonic() - killed < 2 * 5 + 6  # two intervals, a jittered wait's rest, and a pass
+
+
+def test_clear_and_prune(site: Site) -> None:
+    """A person's word holds against the next pass; prune waits for the publisher's death."""
+    job = submit(site, "--nodes=1")
+    site.cluster.set_node(min(site.nodes_of()[job]), "drain", "bad")
+    site.publish()
+    number = job.partition(".")[0]
+    ended = site.call("clear", "--dir", str(site.directory), number, "--reason", "it is fine")
+    assert (ended.returncode, ended.stdout.split()[:2]) == (0, ["clear", number])
+    assert site.changes() == []
+    assert site.excluded() == set()
+    assert site.call("clear", "--dir", str(site.directory), "x", "--reason", "y").returncode == 2
+    for path in (site.directory / ".segment-health/override").iterdir():
+        path.unlink()
+    site.publish()
+    assert site.excluded() == {job}
+    assert site.call("prune", "--dir", str(site.directory), "--max-age", "0s").stdout == ""
+    beat = next((site.directory / ".segment-health/heartbeat").iterdir())
+    beat.write_text(beat.read_text().replace('"interval": 300.0', '"interval": 0.001'))
+    time.sleep(1.1)
+    assert site.call("prune", "--dir", str(site.directory), "--max-age", "0s").stdout.startswith(f"clear {number}")
+    assert site.call("prune", "--dir", str(site.directory), "--max-age", "soon").returncode == 2
+    assert site.excluded() == set()
+
+
+def test_two_sidecars_and_a_site_wide_publisher_never_flap(site: Site) -> None:
+    """In 200 passes with drains and resumes nothing is lifted while a node is bad, nor set while all are fit."""
+    units = [submit(site, "--nodes=2") for _ in range(2)]
+    nodes = {unit: min(site.nodes_of()[unit]) for unit in units}
+    jobs = [unit.partition(".")[0] for unit in units]
+    publishers = [
+        Service(
+            Plan(
+                Publication(str(site.directory), scope, Policy(), "0.1.0", interval=300.0),
+                ask_slurm(timeout=30, environ=site.cluster.env),
+                stale_after=None,
+                standby=False,
+                on_separate=None,
+            ),
+            time.time,
+        )
+        for scope in (of_jobs((jobs[0],)), of_jobs((jobs[1],)), EVERYTHING)
+    ]
+    chance = random.Random(7)
+    bad: set[str] = set()
+    for number in range(200):
+        if number % 10 == 0:
+            unit = chance.choice(units)
+            if unit in bad:
+                site.resume(nodes[unit])
+                bad.discard(unit)
+            else:
+                site.cluster.set_node(nodes[unit], "drain", "bad")
+                bad.add(unit)
+            for publisher in chance.sample(publishers, 3):  # the writer may be any of them
+                publisher.attempt()
+        assert site.excluded() == bad
+        assert chance.choice(publishers).attempt().changes == []
+        assert site.excluded() == bad
+
+
+def test_kill_9_while_200_exclusions_are_updated(site: Site) -> None:
+    """Killed at random instants, with a reader that never pauses: none is ever empty, torn or gone."""
+    nodes_file, jobs_file = site.work / "nodes", site.work / "jobs"
+    state = {False: "DOWN", True: "ALLOCATED+DRAIN"}
+    units = [UnitId("7", str(task)) for task in range(200)]
+    record = (
+        "JobId={job} ArrayJobId=7 ArrayTaskId={task} JobName=x UserId=u(1) GroupId=u(1) MCS_label=N/A Priority=1 "
+        "Nice=0 Account=a QOS=q JobState=RUNNING Reason=None Dependency=(null) Requeue=0 Restarts=0 BatchFlag=1 "
+        "StartTime=2026-11-29T19:50:05 Partition=main ReqNodeList=(null) ExcNodeList=(null) NodeList=m{task} "
+        "BatchHost=m{task} NumNodes=1\n"
+    )
+    jobs_file.write_text("".join(record.format(job=8 + task, task=task) for task in range(200)))
+
+    def write_nodes(drained: bool) -> None:
+        nodes_file.write_text("".join(f"NodeName=m{t} State={state[drained]}\n" for t in range(200)))
+
+    arguments = ["--nodes-from", str(nodes_file), "--jobs-from", str(jobs_file)]
+    publisher = Publisher("host", 1, "0", "saved", "all")
+    for unit in units:
+        artifact = Artifact(unit, FaultLevel.SeparateFault, (), "m", Generation(0, 1), "m", 1, 1, publisher)
+        (site.directory / unit.artifact_name).write_bytes(encode(artifact))
+    chance = random.Random(3)
+    reads = 0
+    for kill in range(200):
+        write_nodes(kill % 2 == 0)
+        process = subprocess.Popen(
+            [site.command, "publish", "--once", "--all", "--dir", str(site.directory), *arguments],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=site.cluster.env,
+        )
+        deadline = time.monotonic() + chance.uniform(0.15, 0.6)
+        while time.monotonic() < deadline and process.poll() is None:
+            content = (site.directory / chance.choice(units).artifact_name).read_bytes()
+            assert content.startswith(b'{"schema"')
+            assert content.endswith(b"}\n")
+            reads += 1
+        process.kill()
+        process.wait()
+    assert reads > 1000
+    write_nodes(drained=True)
+    assert site.publish(*arguments)["units"] == {"total": 200, "excluded": 200}
+    assert site.publish(*arguments)["changes"] == []
+    assert not [name for name in os.listdir(site.directory) if ".tmp." in name]

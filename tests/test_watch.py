@@ -1,0 +1,439 @@
+"""The loop: when it passes, how long it waits, when it lets go, and what signals do."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import threading
+import time
+import tracemalloc
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from segment_health.cli.log import Log
+from segment_health.consumer import SegmentHealthCheck
+from segment_health.lift import override, prune
+from segment_health.policy import Policy
+from segment_health.publish import Publication, run_once
+from segment_health.scope import EVERYTHING, of_jobs
+from segment_health.service import Plan, Service
+from segment_health.signals import Signals
+from segment_health.testing import FakeClock, FakeCluster
+from segment_health.watch import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@dataclass
+class Bell:
+    """A bell whose waits take no time: each lets `clock` pass and the next step of the story happen."""
+
+    clock: FakeClock
+    story: list[Callable[[], None] | None]
+    ending: int | None = None
+    waits: list[float] = field(default_factory=list)
+    reload: bool = False
+
+    def wait(self, seconds: float) -> None:
+        """Let the time pass, and the next thing happen; end when the story is over."""
+        self.waits.append(seconds)
+        self.clock.advance(seconds)
+        step = self.story.pop(0) if self.story else None
+        if step is not None:
+            step()
+        if not self.story:
+            self.ending = signal.SIGTERM
+
+    def take_reload(self) -> bool:
+        """Take a reload that a step asked for."""
+        wanted, self.reload = self.reload, False
+        return wanted
+
+
+class Said(Log):
+    """A log that keeps what it says."""
+
+    def __init__(self, clock: FakeClock, lines: list[str]) -> None:
+        super().__init__("text", clock)
+        self._lines = lines
+
+    def say(self, level: str, event: str, message: str, **_: object) -> None:
+        """Keep a line."""
+        self._lines.append(f"{level} {event} {message}")
+
+
+@dataclass
+class Loop:
+    """A publisher in a loop, told as a story of what happens during each wait."""
+
+    directory: Path
+    cluster: FakeCluster = field(default_factory=FakeCluster)
+    clock: FakeClock = field(default_factory=FakeClock)
+    stale_after: float | None = 1800.0
+    standby: bool = False
+    said: list[str] = field(default_factory=list)
+
+    def service(self, scope: str = "all") -> Service:
+        """Make the publisher."""
+        chosen = EVERYTHING if scope == "all" else of_jobs((scope,))
+        publication = Publication(str(self.directory), chosen, Policy(), "0.1.0", interval=300.0, loop=True)
+        return Service(Plan(publication, self.cluster.source, self.stale_after, self.standby, None), self.clock)
+
+    def tell(self, *story: Callable[[], None] | None, random: float = 0.5) -> Bell:
+        """Run the loop through a story; return the bell."""
+        bell = Bell(self.clock, list(story))
+        service = self.service()
+        run(
+            service,
+            bell,
+            Said(self.clock, self.said),
+            monotonic=self.clock,
+            random=lambda: random,
+            age=service.age(),
+        )
+        return bell
+
+    def history(self) -> list[dict[str, Any]]:
+        """Read the history."""
+        lines = (self.directory / ".segment-health/history.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    def excluded(self, unit: str) -> bool:
+        """Ask the consumer."""
+        job, _, task = unit.partition("_")
+        return not SegmentHealthCheck(self.directory, job, task or job)()
+
+
+@pytest.fixture
+def loop(tmp_path: Path) -> Loop:
+    """A cluster of n1 to n9 in which 123_7 runs on n[3-4]."""
+    made = Loop(tmp_path)
+    made.cluster.run("123_7", "n[3-4]")
+    return made
+
+
+def test_it_passes_waits_and_ends(loop: Loop) -> None:
+    """A pass before each wait; asked to end it ends, and what is excluded stays so."""
+    loop.cluster.set_node("n4", "DOWN")
+    bell = loop.tell(None, None, None)
+    assert bell.waits == [300.0, 300.0, 300.0]
+    assert loop.excluded("123_7")
+
+
+@pytest.mark.parametrize(("random", "wait"), [(0.0, 270.0), (0.5, 300.0), (1.0, 330.0)])
+def test_waits_differ_by_a_tenth(loop: Loop, random: float, wait: float) -> None:
+    """A thousand sidecars that were started at once do not ask at once for ever."""
+    assert loop.tell(None, random=random).waits == [pytest.approx(wait)]
+
+
+def test_it_backs_off_while_slurm_does_not_answer(loop: Loop) -> None:
+    """The wait doubles to four intervals, never past going stale, and is one interval again after an answer."""
+    loop.stale_after = None
+
+    def fail() -> None:
+        loop.cluster.unknown = "no answer"
+
+    def answer() -> None:
+        loop.cluster.unknown = None
+
+    bell = loop.tell(fail, None, None, None, answer, None)
+    assert bell.waits == [300.0, 300.0, 600.0, 1200.0, 1200.0, 300.0]
+    assert [line for line in loop.said if line.startswith("ERROR")] == [
+        "ERROR unknown Slurm's state is unknown, so every decision stays: no answer"
+    ]
+    assert (
+        loop.said[-1]
+        == "INFO complete complete after 4 passes that were not: 9 nodes, 0 unavailable; 1 units, 0 excluded"
+    )
+
+
+def test_it_lets_go_of_what_nothing_confirms(loop: Loop) -> None:
+    """After 1800 s without a complete pass its exclusions are lifted once and aloud, other scopes' stay."""
+    loop.cluster.set_node("n4", "DOWN")
+    loop.cluster.run("55", "n[5-6]")
+    loop.cluster.set_node("n5", "DOWN")
+    loop.service("55").attempt()
+    began = loop.clock.now
+
+    def fail() -> None:
+        loop.cluster.unknown = "no answer"
+
+    lifted_at: list[float] = []
+
+    def look() -> None:
+        if not loop.excluded("123_7") and not lifted_at:
+            lifted_at.append(loop.clock.now - began)
+
+    loop.tell(fail, look, look, look, look, look, look)
+    assert not loop.excluded("123_7")
+    assert loop.excluded("55")
+    assert 1800 <= lifted_at[0] <= 1800 + 1200
+    assert next(line for line in loop.said if " stale " in line).endswith("1 exclusions lifted (fail open)")
+    assert [entry["action"] for entry in loop.history()] == ["exclude", "exclude", "stale"]
+
+
+def test_it_lets_go_of_nothing_of_another_cluster(loop: Loop) -> None:
+    """A publisher that never had an answer does not know its cluster, and lifts no other one's exclusions."""
+    loop.cluster.set_node("n4", "DOWN")
+    loop.service().attempt()
+    loop.cluster.name = "second"
+    loop.cluster.run("8", "n1")
+    loop.service().attempt()
+    loop.clock.advance(1801)
+    loop.cluster.unknown = "no answer"
+    loop.tell(None)
+    assert loop.excluded("123_7")
+
+
+def test_it_lets_go_of_nothing_that_somebody_confirms(loop: Loop) -> None:
+    """While another host's publisher of the same scope sees Slurm, a blind one lifts nothing."""
+    loop.cluster.set_node("n4", "DOWN")
+    sighted = loop.service()
+    blind = FakeCluster()
+    blind.unknown = "no route"
+    service = loop.service()
+    service._plan.source = blind.source
+
+    def look() -> None:
+        sighted.attempt()
+
+    bell = Bell(loop.clock, [look] * 8)
+    run(service, bell, Said(loop.clock, loop.said), monotonic=loop.clock, random=lambda: 0.5)
+    assert loop.clock.now > FakeClock().now + 1800
+    assert loop.excluded("123_7")
+
+
+def test_never_keeps_them(loop: Loop) -> None:
+    """With `--stale-after never` an exclusion waits for evidence however long it takes."""
+    loop.stale_after = None
+    loop.cluster.set_node("n4", "DOWN")
+
+    def fail() -> None:
+        loop.cluster.unknown = "no answer"
+
+    loop.tell(fail, *[None] * 20)
+    assert loop.excluded("123_7")
+
+
+def test_a_restart_does_not_renew_what_is_stale(loop: Loop) -> None:
+    """The last complete pass of an earlier process counts: a publisher that starts late lifts at once."""
+    loop.cluster.set_node("n4", "DOWN")
+    loop.service().attempt()
+    loop.clock.advance(1801)
+    loop.cluster.unknown = "no answer"
+    loop.tell(None)
+    assert not loop.excluded("123_7")
+
+
+def test_after_staleness_the_truth_returns(loop: Loop) -> None:
+    """The first complete pass excludes again what is bad."""
+    loop.cluster.set_node("n4", "DOWN")
+
+    def fail() -> None:
+        loop.cluster.unknown = "no answer"
+
+    def answer() -> None:
+        loop.cluster.unknown = None
+
+    loop.tell(fail, None, None, None, answer, None)
+    assert loop.excluded("123_7")
+
+
+def test_a_directory_that_is_gone_is_waited_for(loop: Loop, tmp_path: Path) -> None:
+    """It is said, the loop goes on, and once the directory is back everything is published again."""
+    loop.directory = tmp_path / "decisions"
+    loop.directory.mkdir()
+    loop.cluster.set_node("n4", "DOWN")
+    aside = tmp_path / "aside"
+
+    def vanish() -> None:
+        loop.directory.rename(aside)
+
+    loop.tell(vanish, None, loop.directory.mkdir, None)
+    assert loop.excluded("123_7")
+    assert any("the decision directory: No such file" in line for line in loop.said)
+
+
+def test_a_standby_waits_for_the_end_of_the_living(loop: Loop) -> None:
+    """It asks Slurm nothing while another process's heartbeat is young, and takes over within two intervals."""
+    loop.standby = True
+    other = loop.service()
+    other.attempt()
+    beat = loop.directory / ".segment-health/heartbeat/all@fake.json"
+    beat.write_text(beat.read_text().replace(f'"pid": {os.getpid()}', '"pid": 1'))
+    loop.cluster.set_node("n4", "DOWN")
+    seen: list[bool] = []
+    loop.tell(*[lambda: seen.append(loop.excluded("123_7"))] * 4)
+    assert seen == [False, False, True, True]
+    assert len([line for line in loop.said if "standing by" in line]) == 1
+
+
+def test_a_standby_need_not_wait_for_what_has_ended(loop: Loop) -> None:
+    """A single pass, and a loop that was asked to end, make no next pass: a standby begins at once."""
+    loop.standby = True
+    loop.service().attempt()
+    loop.service().retire()
+    beat = loop.directory / ".segment-health/heartbeat/all@fake.json"
+    beat.write_text(beat.read_text().replace(f'"pid": {os.getpid()}', '"pid": 1'))
+    loop.cluster.set_node("n4", "DOWN")
+    loop.tell(None)
+    assert loop.excluded("123_7")
+
+
+def test_a_reload_takes_the_new_plan(loop: Loop) -> None:
+    """SIGHUP takes effect with the next pass."""
+    service = loop.service()
+    bell = Bell(loop.clock, [None, None])
+    bell.reload = True
+    plan = service._plan
+    service._reread = lambda _: replace(plan, publication=replace(plan.publication, interval=60.0))
+    run(service, bell, Log("text", loop.clock), monotonic=loop.clock, random=lambda: 0.5)
+    assert bell.waits == [60.0, 60.0]
+
+
+def test_an_override_holds_for_its_generation_and_nodes(loop: Loop) -> None:
+    """What a person clears stays cleared, for every scope, until the bad nodes or the generation change."""
+    loop.cluster.set_node("n4", "DOWN")
+    loop.service().attempt()
+    path = str(loop.directory)
+    changes, foreign = override(
+        path, "0.1.0", lambda unit: unit.job_id == "123", "vendor says fine", int(loop.clock())
+    )
+    assert (len(changes), foreign) == (1, [])
+    for scope in ("all", "123"):
+        assert loop.service(scope).attempt().changes == []
+    assert not loop.excluded("123_7")
+    loop.cluster.set_node("n3", "ALLOCATED+DRAIN")
+    loop.service().attempt()
+    assert loop.excluded("123_7")
+    assert list((loop.directory / ".segment-health/override").iterdir()) == []
+    override(path, "0.1.0", lambda _: True, "again", int(loop.clock()))
+    loop.cluster.requeue("123_7", "n[3-4]")
+    loop.service().attempt()
+    assert loop.excluded("123_7")
+    assert [(e["action"], e.get("reason")) for e in loop.history() if e["action"] == "manual"] == [
+        ("manual", "vendor says fine"),
+        ("manual", "again"),
+    ]
+
+
+def test_an_override_outlives_a_failed_look(loop: Loop) -> None:
+    """A node without a verdict neither voids the override nor excludes the unit."""
+    loop.cluster.set_node("n4", "DOWN")
+    loop.service().attempt()
+    override(str(loop.directory), "0.1.0", lambda _: True, "fine", int(loop.clock()))
+    loop.cluster.set_node("n4", "UNKNOWN")
+    loop.service().attempt()
+    loop.cluster.set_node("n4", "DOWN")
+    assert loop.service().attempt().changes == []
+    assert not loop.excluded("123_7")
+
+
+def test_an_override_lifts_nothing_foreign(loop: Loop) -> None:
+    """A stranger's decision is the stranger's to lift, and is named."""
+    artifact = loop.directory / "segment_health_check.123.7"
+    artifact.write_text("n4")
+    _, foreign = override(str(loop.directory), "0.1.0", lambda _: True, "x", 0)
+    assert foreign == [("123", "7")]
+    assert artifact.read_text() == "n4"
+
+
+def test_prune_is_for_the_dead(loop: Loop) -> None:
+    """An exclusion goes when its publisher is dead and no complete pass has confirmed it for so long."""
+    loop.cluster.set_node("n4", "DOWN")
+    loop.service().attempt()
+    loop.clock.advance(1000)
+    loop.service().attempt()  # confirms it without rewriting it
+    for seconds, pruned in ((599, 0), (3000, 0), (2, 1)):
+        loop.clock.advance(seconds)
+        assert len(prune(str(loop.directory), "0.1.0", 3600, int(loop.clock()))) == pruned
+    assert not loop.excluded("123_7")
+
+
+def test_prune_leaves_the_living_and_the_foreign_alone(loop: Loop) -> None:
+    """However small the age, what a living publisher holds, or a stranger wrote, stays."""
+    loop.cluster.set_node("n4", "DOWN")
+    loop.service().attempt()
+    foreign = loop.directory / "segment_health_check.9.9"
+    foreign.write_text("n4")
+    loop.clock.advance(599)
+    assert prune(str(loop.directory), "0.1.0", 0, int(loop.clock())) == []
+    loop.clock.advance(10_000)
+    assert len(prune(str(loop.directory), "0.1.0", 0, int(loop.clock()))) == 1
+    assert foreign.read_text() == "n4"
+
+
+def test_on_separate_runs_once_per_generation(loop: Loop, tmp_path: Path) -> None:
+    """The site's command gets the unit and its nodes, once per generation, across restarts of the publisher."""
+    told = tmp_path / "told"
+    loop.directory = tmp_path / "decisions"
+    loop.directory.mkdir()
+    command = f"""sh -c 'echo $SEGMENT_JOB_ID $SEGMENT_TASK_ID $SEGMENT_NODES $SEGMENT_LEVEL >> {told}'"""
+
+    def attempt() -> list[str]:
+        service = loop.service()
+        service._plan.on_separate = command
+        return service.attempt().failures
+
+    loop.cluster.set_node("n4", "ALLOCATED+DRAIN")
+    attempt()
+    assert not told.exists()
+    loop.cluster.set_node("n4", "DOWN")
+    assert attempt() + attempt() == []
+    assert told.read_text() == "123 7 n4 SeparateFault\n"
+    loop.cluster.requeue("123_7", "n[3-4]")
+    assert attempt() == []
+    assert told.read_text() == "123 7 n4 SeparateFault\n" * 2
+    command = "/nonexistent --now"
+    loop.cluster.requeue("123_7", "n[3-4]")
+    (failure,) = attempt()
+    assert "--on-separate for 123_7: cannot be started" in failure
+
+
+def test_signals_only_take_notes() -> None:
+    """Ten pokes are one; asked to end it says by what; the handlers are put back."""
+    before = signal.getsignal(signal.SIGUSR1)
+    with Signals() as signals:
+        for _ in range(10):
+            signal.raise_signal(signal.SIGUSR1)
+        began = time.monotonic()
+        signals.wait(60)
+        assert time.monotonic() - began < 30
+        began = time.monotonic()
+        signals.wait(0.2)
+        assert time.monotonic() - began >= 0.19
+        signal.raise_signal(signal.SIGHUP)
+        signals.wait(60)
+        assert signals.take_reload()
+        assert not signals.take_reload()
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        signals.wait(60)
+        assert signals.ending == signal.SIGTERM
+    assert signal.getsignal(signal.SIGUSR1) == before
+
+
+def test_memory_is_flat_over_2000_passes(loop: Loop) -> None:
+    """A loop that runs for weeks keeps nothing from pass to pass."""
+    service, log = loop.service(), Said(loop.clock, loop.said)
+    loop.cluster.set_node("n4", "DOWN")
+
+    def passes(count: int) -> int:
+        for _ in range(count):
+            loop.clock.advance(300)
+            log.completed(service.attempt())
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    run_once(service._plan.publication, loop.cluster.source, loop.clock)
+    tracemalloc.start()
+    try:
+        first, last = passes(200), passes(1800)
+    finally:
+        tracemalloc.stop()
+    assert last - first < 64 * 1024
