@@ -7,7 +7,10 @@ import click
 from segment_health import __version__
 
 from .check import check, path
+from .demo import demo
+from .lift import clear, prune
 from .publish import publish
+from .template import template
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -19,3 +22,7 @@ def main() -> None:
 main.add_command(publish)
 main.add_command(check)
 main.add_command(path)
+main.add_command(clear)
+main.add_command(prune)
+main.add_command(template)
+main.add_command(demo)
