@@ -11,10 +11,10 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv test format check docs bench clean
+.PHONY: help setup venv demo test test-nvrx format check docs bench clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: ## prepare this machine: Slurm (as root), .venv, the NVRx wheel
 	@bash tests/setup.sh
@@ -22,8 +22,15 @@ setup: ## prepare this machine: Slurm (as root), .venv, the NVRx wheel
 venv:
 	@bash tests/setup.sh venv
 
+demo: ## see it work, in some seconds: a node goes bad on a private Slurm
+	@bash tests/setup.sh || bash tests/setup.sh venv  # where Slurm cannot be had a recording is played
+	@$(VENV)/segment-health demo
+
 test: setup ## run every test; ARGS='-k name -x' goes to pytest
 	$(VENV)/python -m pytest $(ARGS)
+
+test-nvrx: setup ## run NVIDIA's ft_launcher against our publisher, on a real Slurm (1 GB of torch, 5 minutes)
+	@bash tests/nvrx_setup.sh $(VENV)/python -m pytest --durations=0 tests/nvrx/test_ft_launcher.py $(ARGS)
 
 format: venv ## rewrite the code as ruff wants it
 	$(VENV)/ruff format
