@@ -83,8 +83,9 @@ def test_readme(cluster: Sandbox, tmp_path: Path) -> None:
     launcher = tmp_path / "ft_launcher"
     launcher.write_text(f'#!/bin/bash\necho "launched $*"\nexec {SCRIPTS}/segment-health check --dir "$2"\n')
     launcher.chmod(0o755)
-    command = "export PATH=$PWD:$PATH; sbatch --wait --output=out.%a --array=0-1 train.sbatch; cat out.0"
-    output = run(command, cluster, tmp_path)
+    command = "sbatch --wait --output=out.%a --array=0-1 --nodes=2 train.sbatch; cat out.0 out.1"
+    environ = {"PATH": f"{tmp_path}:{SCRIPTS}:{cluster.env['PATH']}", "SEGMENT_HEALTH_DIR": f"{shared}/decisions"}
+    output = run(command, cluster, tmp_path, **environ)
     assert "complete: 8 nodes" in output
     assert f"launched --ft-segment-health-check-dir {shared}/decisions train.py" in output
     assert "healthy: " in output
@@ -93,14 +94,30 @@ def test_readme(cluster: Sandbox, tmp_path: Path) -> None:
 
 @pytest.mark.slurm
 def test_the_cron_lines(cluster: Sandbox, tmp_path: Path) -> None:
-    """The command of each crontab line is a complete pass."""
+    """The command of each crontab line does what the page says of it."""
     (tmp_path / "decisions").mkdir()
     lines = [line for page in PAGES for block in blocks(page, "cron") for line in block.splitlines()]
     assert lines
     for line in lines:
-        *when, command = line.split(maxsplit=5)
-        assert len(when) == 5
-        assert "complete: 8 nodes" in run(localised(command, tmp_path), cluster, tmp_path)
+        match = re.fullmatch(r"(?:@reboot|(?:[0-9*/]+ ){4}[0-9*/]+) (segment-health .*)", line)
+        assert match is not None, line
+        command = localised(match[1], tmp_path).replace("/var/log", str(tmp_path))
+        if line.startswith("@reboot"):  # it runs until it is told to end
+            log = tmp_path / "segment-health.log"
+            waiting = f"until grep -q complete {log}; do sleep 0.1; done"
+            run(f"{command} & {waiting}; kill -TERM $!; wait $!; ! grep Traceback {log}", cluster, tmp_path)
+        elif " publish " in line:
+            assert "complete: 8 nodes" in run(command, cluster, tmp_path)
+        else:
+            assert run(command, cluster, tmp_path) == ""
+
+
+@pytest.mark.slurm
+def test_running_it(cluster: Sandbox, tmp_path: Path) -> None:
+    """The loop starts, is poked and ends well; nothing is there to clear; the templates are printed."""
+    code = "\n".join(blocks(ROOT / "docs/operations.md", "bash"))
+    assert "nothing to clear: 999_7 not excluded" in run(localised(code, tmp_path), cluster, tmp_path)
+    assert (tmp_path / "train-array.sbatch").read_text().startswith("#!/bin/bash\n#SBATCH")
 
 
 @pytest.mark.slurm
