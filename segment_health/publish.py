@@ -166,11 +166,13 @@ def _keep(done: Pass, directory: DecisionDirectory, ledger: Ledger, heartbeat: H
     ]
     if entries:
         steps.insert(0, ("the directory (fsync)", directory.sync))
+    failed: dict[str, list[str]] = {}
     for what, step in steps:
         try:
             step()
         except OSError as error:
-            done.failures.append(f"{what} could not be written: {error.strerror or error}")
+            failed.setdefault(error.strerror or str(error), []).append(what)
+    done.failures += [f"{', '.join(what)} could not be written: {cause}" for cause, what in failed.items()]
 
 
 def _drop(units: list[UnitId], ledger: Ledger) -> None:

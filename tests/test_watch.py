@@ -209,6 +209,36 @@ def test_it_lets_go_of_nothing_that_somebody_confirms(loop: Loop) -> None:
     assert loop.excluded("123_7")
 
 
+@pytest.mark.parametrize("step", [86_400.0, -86_400.0], ids=["forward", "back"])
+def test_a_stepped_clock_lifts_nothing(loop: Loop, step: float) -> None:
+    """Staleness is measured by a clock that nobody sets: a day's step of the other one changes no decision."""
+    loop.cluster.set_node("n4", "DOWN")
+    service, monotonic = loop.service(), FakeClock(0.0)
+
+    def jump() -> None:
+        loop.clock.advance(step)
+        loop.cluster.unknown = "no answer"
+
+    def answer() -> None:
+        loop.cluster.unknown = None
+
+    class Both(Bell):
+        def wait(self, seconds: float) -> None:
+            monotonic.advance(seconds)
+            super().wait(seconds)
+
+    seen: list[bool] = []
+    story = [
+        jump,
+        lambda: seen.append(loop.excluded("123_7")),
+        answer,
+        lambda: seen.append(loop.excluded("123_7")),
+    ]
+    run(service, Both(loop.clock, [*story]), Said(loop.clock, loop.said), monotonic=monotonic, random=lambda: 0.5)
+    assert seen == [True, True]
+    assert loop.excluded("123_7")
+
+
 def test_never_keeps_them(loop: Loop) -> None:
     """With `--stale-after never` an exclusion waits for evidence however long it takes."""
     loop.stale_after = None

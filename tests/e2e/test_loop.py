@@ -156,6 +156,9 @@ def test_slurmctld_and_the_directory_come_and_go(site: Site, start: Callable[...
     publisher.poke()
     time.sleep(1)
     site.cluster.start_controller()
+    site.cluster.stop_controller(kill=True)  # what it keeps was written by the orderly end before
+    publisher.poke()
+    site.cluster.start_controller()
     completes = publisher.said("complete")
     poked_until(publisher, lambda: publisher.said("complete") > completes)
     after = site.path(job).stat()
