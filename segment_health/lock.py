@@ -25,11 +25,14 @@ class LockError(Exception):
 
 
 @contextlib.contextmanager
-def hold(directory: str, cluster: str, scope: str, environ: Mapping[str, str]) -> Iterator[None]:
+def hold(
+    directory: str, cluster: str, scope: str, environ: Mapping[str, str], *, wait: float = 0.0
+) -> Iterator[None]:
     """Hold the lock of a publisher; released however this process ends.
 
     `cluster` is whatever tells this process's cluster from another one of the same host: its name, or the path
-    of its slurm.conf, which is known before the first answer. Raises AlreadyRunning or LockError, at once.
+    of its slurm.conf, which is known before the first answer. Raises AlreadyRunning after `wait` seconds, or
+    LockError at once.
     """
     from filelock import FileLock, Timeout  # noqa: PLC0415 - 47 ms, and only a publisher needs it
 
@@ -38,7 +41,7 @@ def hold(directory: str, cluster: str, scope: str, environ: Mapping[str, str]) -
     name = hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()[:32] + ".lock"
     path = f"{lock_directory(environ)}/{name}"
     # fallback_to_soft: where flock is missing it must fail, not turn into another kind of lock.
-    lock = FileLock(path, timeout=0, mode=0o600, fallback_to_soft=False)
+    lock = FileLock(path, timeout=wait, mode=0o600, fallback_to_soft=False)
     try:
         lock.acquire()
     except Timeout:

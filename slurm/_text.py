@@ -88,7 +88,9 @@ def _parse_node(row: str, zone: tzinfo | None, *, marked: bool) -> Node:
     is_forged = bool(mark) != marked or _BEFORE_STATE in rest
     _, state_found, rest = (rest if mark else row).partition(" State=")  # the first: later ones are free text
     if is_forged or not state_found or not hostlist.is_node_name(name):
-        raise SlurmProtocolError(f"scontrol show nodes: malformed row: {_shown(row)}")
+        raise SlurmProtocolError(
+            f"scontrol show nodes: malformed row (a record pasted into a reason or comment?): {_shown(row)}"
+        )
     base, flags = parse_state(rest.split(" ", 1)[0])
     _, found, reason = rest.partition(" Reason=")
     if not found:

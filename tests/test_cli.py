@@ -305,12 +305,22 @@ def test_a_second_publisher_of_the_same_scope_steps_back(site: Site) -> None:
         ended = site.publish()
         assert ended.returncode == 0
         assert "another publisher of all" in ended.stderr
+        site.nodes = Site(site.path).nodes
+        ended = site.publish("--wait", "--timeout", "1")
+        assert ended.returncode == 0
+        assert "another publisher of all" in ended.stderr
+        waiting = site.start("publish", "--once", "--dir", str(site.directory), "--all", "--wait")
+        site.nodes = "sleep 600"
         other = site.run("publish", "--once", "--dir", str(site.directory), "--job", "1", "--timeout", "1")
         assert other.returncode == 3
+        site.nodes = Site(site.path).nodes
+        site.install()
     finally:
         first.kill()
         first.communicate()
         os.killpg(asked, signal.SIGKILL)  # SIGKILL alone leaves Slurm's commands behind
+    out, _ = waiting.communicate(timeout=60)
+    assert out.startswith("exclude 1_0 ")
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 1)])

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--dir", metavar="DIR", help="Decision directory: absolute, on storage that every launcher sees.")
 @click.option("--once", is_flag=True, help="Make one pass and end; otherwise pass after pass until SIGTERM.")
+@click.option(
+    "--wait", is_flag=True, help="With --once: let a pass of this scope that is under way end, then make one."
+)
 @click.option("--job", metavar="ID", multiple=True, help="Units of this job; an array's id means all its tasks.")
 @click.option("--user", metavar="NAME", help="Units of this user.")
 @click.option("--partition", metavar="NAME", help="Units of this partition.")
@@ -53,7 +56,15 @@ if TYPE_CHECKING:
 @click.option("--log-format", metavar="text|json", help="Of the loop.  [default: text]")
 @click.pass_context
 def publish(
-    context: click.Context, /, *, once: bool, config: str | None, dry_run: bool, format_: str | None, **flags: Any
+    context: click.Context,
+    /,
+    *,
+    once: bool,
+    wait: bool,
+    config: str | None,
+    dry_run: bool,
+    format_: str | None,
+    **flags: Any,
 ) -> None:
     """Read node states and running allocations from Slurm, and publish which units not to reuse.
 
@@ -65,25 +76,25 @@ def publish(
     """
     given = {key: value for key, value in flags.items() if value not in (None, ())}
     if once:
-        context.exit(_once(given, config, dry_run=dry_run, format_=format_ or "text"))
-    if dry_run or format_:
-        raise Failure("publish: --dry-run and --format are for a single pass: add --once", USAGE)
+        context.exit(_once(given, config, wait=wait, dry_run=dry_run, format_=format_ or "text"))
+    if wait or dry_run or format_:
+        raise Failure("publish: --wait, --dry-run and --format are for a single pass: add --once", USAGE)
     context.exit(_loop(given, config))
 
 
-def _once(given: Mapping[str, Any], config: str | None, *, dry_run: bool, format_: str) -> int:
+def _once(given: Mapping[str, Any], config: str | None, *, wait: bool, dry_run: bool, format_: str) -> int:
     from segment_health import lock  # noqa: PLC0415 - each command loads what it needs
     from segment_health.service import Service  # noqa: PLC0415
     from segment_health.sources import SourceUnknown  # noqa: PLC0415
 
     signal.signal(signal.SIGTERM, _end)
     began = time.monotonic()
-    plan, _, cluster = _plan(given, config, dry_run=dry_run)
+    plan, told, cluster = _plan(given, config, dry_run=dry_run)
     publication = plan.publication
     done: Pass | None = None
     try:
         # A dry run touches nothing, the lock included.
-        alone = contextlib.nullcontext() if dry_run else _alone(plan, cluster)
+        alone = contextlib.nullcontext() if dry_run else _alone(plan, cluster, wait=told.timeout if wait else 0.0)
         with alone:
             done = Service(plan, time.time).attempt()
         error, code = None, DONE if done.wrote_everything else ATTENTION
@@ -145,12 +156,12 @@ def _loop(given: Mapping[str, Any], config: str | None) -> int:
 
 
 @contextlib.contextmanager
-def _alone(plan: Plan, cluster: str) -> Iterator[None]:
+def _alone(plan: Plan, cluster: str, *, wait: float = 0.0) -> Iterator[None]:
     """Hold this publisher's lock; where there can be none, the set-up is wrong."""
     from segment_health import lock  # noqa: PLC0415
 
     try:
-        with lock.hold(plan.publication.directory, cluster, str(plan.publication.scope), os.environ):
+        with lock.hold(plan.publication.directory, cluster, str(plan.publication.scope), os.environ, wait=wait):
             yield
     except lock.LockError as error:
         raise Failure(f"no lock, so nothing was done: {error}", USAGE) from error
