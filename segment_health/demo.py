@@ -284,12 +284,8 @@ def _remove_lock(cluster: Sandbox, directory: Path) -> None:
     if not decisions.exists():  # nothing was published yet
         return
     env = {**cluster.env, "XDG_RUNTIME_DIR": str(directory / "run")}
-    with contextlib.suppress(lock.LockError, lock.AlreadyRunning):
-        with lock.hold(str(decisions), str(cluster.conf), "all", env):
-            for holder in Path(lock.lock_directory(env)).glob("*.lock.pid"):
-                with contextlib.suppress(OSError):  # another demo removed its own
-                    if holder.read_text("ascii") == str(os.getpid()):
-                        holder.with_suffix("").unlink()
-                        holder.unlink()
-        with contextlib.suppress(OSError):  # others have theirs in it
-            Path(lock.lock_directory(env)).rmdir()
+    with contextlib.suppress(OSError, lock.LockError):
+        path = lock.path_of(lock.PASS, str(decisions), os.path.realpath(cluster.conf), "all", env)
+        for name in (path, f"{path}.pid"):
+            Path(name).unlink(missing_ok=True)
+        Path(path).parent.rmdir()  # unless others have theirs in it

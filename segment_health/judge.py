@@ -22,17 +22,21 @@ def judge(
 ) -> tuple[Artifact | None, bool]:
     """Return the exclusion that a unit's nodes ask for, or None, and whether its lack is evidence.
 
-    `known_as` are the nodes that the unit ever had in this generation. Without a fault it is evidence that lifts
-    an exclusion only when every node is explicitly fit, or when a person has overridden the faults.
+    `known_as` are the nodes that the unit ever had in this generation. Without an exclusion it is evidence that
+    lifts one only when every node is understood, and fit or faulty below the level that is published; or when a
+    person has overridden the faults.
     """
-    faults, every_node_fit = _faults(unit, known_as, situation, outcome)
-    wanted = _artifact(unit, known_as, faults, situation)
+    faults, all_understood = _faults(unit, known_as, situation, outcome)
+    level = max((fault.level for fault in faults.values()), default=FaultLevel.NotHandleFault)
+    wanted = _artifact(unit, known_as, faults, situation) if level >= situation.policy.publish_at else None
+    may_lift = all_understood and wanted is None
     override = situation.overrides.get(unit.id)
-    if override is None or (wanted is None and not every_node_fit):
-        return wanted, every_node_fit
-    if wanted is None or (wanted.generation, wanted.unavailable) != (override.generation, override.unavailable):
+    if override is None or not (faults or all_understood):
+        return wanted, may_lift
+    # Whatever this scope's own bar is: the word is about the nodes.
+    if (unit.generation, situation.snapshot.fold(sorted(faults))) != (override.generation, override.unavailable):
         outcome.void_overrides.append(unit.id)
-        return wanted, every_node_fit
+        return wanted, may_lift
     outcome.overridden.append(unit.id)
     return None, True
 
@@ -52,10 +56,10 @@ def nodes_at_start(
 def _faults(
     unit: Unit, known_as: frozenset[str], situation: Situation, outcome: Outcome
 ) -> tuple[dict[str, NodeFault], bool]:
-    """Return the faults by node name, and whether every node is explicitly fit."""
+    """Return the faults by node name, and whether every node's state is understood."""
     snapshot, inherited = situation.snapshot, _inherited(unit, situation)
     faults: dict[str, NodeFault] = {}
-    every_node_fit = True
+    all_understood = True
     for name in sorted(known_as):
         node = snapshot.nodes.get(name)
         if name not in unit.nodes:
@@ -63,16 +67,13 @@ def _faults(
             continue
         assessment = situation.policy.assess(node) if node is not None else None
         if assessment is None or assessment.level is None:
-            every_node_fit = False
+            all_understood = False
             outcome.no_verdict.add(name)
             if name in inherited:
                 faults[name] = inherited[name]
         elif assessment.level > FaultLevel.NotHandleFault:
             faults[name] = _fault(name, node, assessment.level, assessment.rule)
-    level = max((fault.level for fault in faults.values()), default=FaultLevel.NotHandleFault)
-    if level < situation.policy.publish_at:
-        return {}, every_node_fit
-    return faults, False
+    return faults, all_understood
 
 
 def _inherited(unit: Unit, situation: Situation) -> dict[str, NodeFault]:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from .situation import Override, Remembered
 
 FOLDER = ".segment-health"
+BURY_SECONDS = 7 * 86_400
+"""Age at which what a scope kept is removed by whichever publisher comes by."""
 MAX_HISTORY = 8 << 20
 """Bytes after which the history is rotated; two halves of this size are all that is kept."""
 _MAX_SMALL = 1 << 20
@@ -91,21 +93,37 @@ class Ledger:
         """
         heartbeats = []
         with contextlib.suppress(FileNotFoundError), self._folder("heartbeat") as folder:
-            names = os.listdir(folder)
-            sweep(folder, names)
-            for name in names:
+            for name in os.listdir(folder):
                 with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
                     heartbeats.append(decode_heartbeat(read_file(folder, name, _MAX_SMALL)))
         return heartbeats
 
+    def bury(self, now: float) -> None:
+        """Remove heartbeats and states untouched for BURY_SECONDS: each job's sidecar leaves one."""
+        for part in ("heartbeat", "state"):
+            with self._folder(part, create=True) as folder:
+                names = os.listdir(folder)
+                sweep(folder, names)
+                for name in names:
+                    with contextlib.suppress(OSError):  # another user's, or gone
+                        touched = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime
+                        if name != self._file and now - touched > BURY_SECONDS:
+                            os.unlink(name, dir_fd=folder)
+
     def overrides(self) -> dict[UnitId, Override]:
-        """Return what people overrode. A file that cannot be read overrides nothing."""
+        """Return what people overrode. A file that cannot be read overrides nothing.
+
+        Only root's word counts, that of the directory's owner, and our own user's: in a directory that many may
+        write to nobody lifts another user's exclusions.
+        """
+        trusted = {0, os.geteuid(), os.fstat(self._directory).st_uid}
         overrides = {}
         with contextlib.suppress(FileNotFoundError), self._folder("override") as folder:
             for name in os.listdir(folder):
                 unit = unit_of_artifact(ARTIFACT_PREFIX + name.removesuffix(".json"))
                 with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-                    if unit is not None:
+                    owner = os.stat(name, dir_fd=folder, follow_symlinks=False).st_uid
+                    if unit is not None and owner in trusted:
                         overrides[unit] = decode_override(read_file(folder, name, _MAX_SMALL))
         return overrides
 
@@ -124,8 +142,11 @@ class Ledger:
         if not entries:
             return
         with self._folder(None, create=True) as folder:
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open("history.jsonl", flags, 0o600, dir_fd=folder)
+            flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+            try:  # without O_CREAT: fs.protected_regular refuses it on another user's file in a sticky directory
+                descriptor = os.open("history.jsonl", flags, dir_fd=folder)
+            except FileNotFoundError:
+                descriptor = os.open("history.jsonl", flags | os.O_CREAT, 0o600, dir_fd=folder)
             try:
                 found = os.fstat(descriptor)
                 if found.st_size == 0 and found.st_uid == os.geteuid():

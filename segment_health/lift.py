@@ -13,10 +13,9 @@ from .situation import Action, Decision, Override
 from .store import Change, open_decisions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Mapping
 
     from .contract import Content, UnitId
-    from .ledger import Ledger
     from .store import DecisionDirectory
 
 STALE, MANUAL = "stale", "manual"
@@ -37,22 +36,25 @@ def lift_stale(path: str, publisher: Publisher, now: int) -> list[Change]:
 def prune(path: str, version: str, max_age: float, now: int) -> list[Change]:
     """Clear every exclusion whose publisher is dead and that no complete pass has confirmed for `max_age` seconds.
 
-    A complete pass of the scope that wrote an artifact confirms it. Raises OSError.
+    A complete pass of the scope that wrote an artifact confirms it. Units that another living publisher watches
+    are that one's to judge. Raises OSError.
     """
     with open_decisions(path) as directory:
         exclusions = _exclusions(directory.read())
         confirmed: dict[tuple[str, str], int] = {}
         living = set()
+        covered: set[UnitId] = set()
         for beat in directory.ledger("", "").heartbeats():
             writer = (beat.publisher.cluster, beat.publisher.scope)
             confirmed[writer] = beat.last_complete_pass
             if beat.is_alive(now):
                 living.add(writer)
+                covered |= directory.ledger(*writer).recall()[0].keys()
         old = {}
         for unit, artifact in exclusions.items():
             writer = (artifact.publisher.cluster, artifact.publisher.scope)
             last = max(artifact.updated, confirmed.get(writer, 0))
-            if writer not in living and now - last > max_age:
+            if writer not in living and unit not in covered and now - last > max_age:
                 old[unit] = artifact
         return _clear(directory, old, _by_hand(version), now, STALE)
 
@@ -74,6 +76,9 @@ def override(
             word = Override(artifact.generation, artifact.unavailable, reason, f"{_user()}@{hand.host}", now)
             ledger.override(unit, word)
         changes = _clear(directory, exclusions, hand, now, MANUAL, reason=reason, who=_user())
+        for change in changes:
+            if change.error is not None:  # what could not be cleared is not overridden either
+                ledger.drop_override(change.decision.unit)
         return changes, sorted(published.keys() - exclusions.keys())
 
 
@@ -101,12 +106,8 @@ def _clear(
     ]
     if entries:
         directory.sync()
-        _record(directory.ledger("", ""), entries)
+        directory.ledger("", "").record(entries)
     return changes
-
-
-def _record(ledger: Ledger, entries: Collection[Mapping[str, object]]) -> None:
-    ledger.record(list(entries))
 
 
 def _by_hand(version: str) -> Publisher:

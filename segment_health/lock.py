@@ -1,4 +1,4 @@
-"""One publisher per host, directory, cluster and scope.
+"""One publisher per host, directory, cluster and scope: one loop for its life, and one pass at a time.
 
 The lock is on local disk: flock(2) on shared storage may not exclude, hang, or quietly be another lock.
 Publishers on two hosts are therefore not kept apart; they converge, since every write is whole.
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
+PASS, LOOP = "pass", "loop"
+"""A loop holds LOOP for its life and PASS for each pass, so that a single pass can come in between."""
+
+
 class AlreadyRunning(Exception):  # noqa: N818 - not an error: overlapping cron runs are normal
     """Another publisher on this host holds the same lock; the message names it as far as it is known."""
 
@@ -25,10 +29,10 @@ class LockError(Exception):
 
 
 @contextlib.contextmanager
-def hold(
-    directory: str, cluster: str, scope: str, environ: Mapping[str, str], *, wait: float = 0.0
+def hold(  # noqa: PLR0913 - what is locked has three parts
+    what: str, directory: str, cluster: str, scope: str, environ: Mapping[str, str], *, wait: float = 0.0
 ) -> Iterator[None]:
-    """Hold the lock of a publisher; released however this process ends.
+    """Hold a lock of a publisher, PASS or LOOP; released however this process ends.
 
     `cluster` is whatever tells this process's cluster from another one of the same host: its name, or the path
     of its slurm.conf, which is known before the first answer. Raises AlreadyRunning after `wait` seconds, or
@@ -36,10 +40,7 @@ def hold(
     """
     from filelock import FileLock, Timeout  # noqa: PLC0415 - 47 ms, and only a publisher needs it
 
-    # A digest: no text from outside becomes a path, and the real path is one however it was written.
-    identity = "\0".join((os.path.realpath(directory), cluster, scope))
-    name = hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()[:32] + ".lock"
-    path = f"{lock_directory(environ)}/{name}"
+    path = path_of(what, directory, cluster, scope, environ)
     # fallback_to_soft: where flock is missing it must fail, not turn into another kind of lock.
     lock = FileLock(path, timeout=wait, mode=0o600, fallback_to_soft=False)
     try:
@@ -53,6 +54,14 @@ def hold(
         yield
     finally:
         lock.release()
+
+
+def path_of(what: str, directory: str, cluster: str, scope: str, environ: Mapping[str, str]) -> str:
+    """Return where a lock is on this host; beside it lies who holds it, in `.pid`. Raises LockError."""
+    # A digest: no text from outside becomes a path, and the real path is one however it was written.
+    identity = "\0".join((os.path.realpath(directory), cluster, scope))
+    name = hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    return f"{lock_directory(environ)}/{name}.{what}"
 
 
 def lock_directory(environ: Mapping[str, str]) -> str:

@@ -31,8 +31,11 @@ class Heartbeat(NamedTuple):
     loop: bool = False
 
     def is_alive(self, now: float) -> bool:
-        """Whether its publisher counts as alive: younger than twice its interval, whatever its process id."""
-        return now - self.last_complete_pass < 2 * self.interval
+        """Whether its publisher counts as alive: younger than twice its interval, whatever its process id.
+
+        One from further in the future than an interval was written by a clock that has been set back since.
+        """
+        return -self.interval <= now - self.last_complete_pass < 2 * self.interval
 
 
 def encode_heartbeat(heartbeat: Heartbeat) -> bytes:

@@ -34,8 +34,8 @@ _EXCLUSIONS_FIRST = {Action.EXCLUDE: 0, Action.UPDATE: 1, Action.CLEAR: 2, Actio
 class Pass:
     """A complete pass.
 
-    `remarks` are worth a person's look; `failures` are what could not be written beside artifacts (heartbeat,
-    state, history).
+    `remembered` says that the state is on disk. `remarks` are worth a person's look; `failures` are what could not
+    be written beside artifacts (heartbeat, state, history).
     """
 
     snapshot: Snapshot
@@ -43,6 +43,7 @@ class Pass:
     changes: list[Change]
     remarks: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    remembered: bool = False
 
     @property
     def wrote_everything(self) -> bool:
@@ -143,9 +144,7 @@ def _look_back(ledger: Ledger, now: int) -> _Before:
 def _must_show_own_job(publication: Publication, snapshot: Snapshot) -> None:
     """Refuse an answer in which the job that we run in does not run."""
     own = publication.own_job
-    if own is None or publication.scope.kind != "job":
-        return
-    if not any(own == allocation.job_id for allocation in snapshot.allocations):
+    if own is not None and not any(own == allocation.job_id for allocation in snapshot.allocations):
         raise SourceUnknown(f"job {own}, in which this runs, is not among the running jobs that Slurm lists")
 
 
@@ -158,11 +157,17 @@ def _keep(done: Pass, directory: DecisionDirectory, ledger: Ledger, heartbeat: H
         for change in done.changes
         if change.error is None and change.decision.action is not Action.FOREIGN
     ]
+
+    def remember() -> None:
+        ledger.remember(done.outcome.memory)
+        done.remembered = True
+
     steps: list[tuple[str, Callable[[], None]]] = [
-        ("the state", lambda: ledger.remember(done.outcome.memory)),
+        ("the state", remember),
         ("the history", lambda: ledger.record(entries)),
         ("the overrides", lambda: _drop(done.outcome.void_overrides, ledger)),
         ("the heartbeat", lambda: ledger.beat(heartbeat)),
+        ("what is left of dead publishers", lambda: ledger.bury(heartbeat.last_complete_pass)),
     ]
     if entries:
         steps.insert(0, ("the directory (fsync)", directory.sync))

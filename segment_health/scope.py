@@ -17,6 +17,8 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}")
 """Names of users and partitions that may become part of a file name."""
 _MAX_JOBS = 16
 """Jobs of one sidecar: its scope is part of a file name."""
+_MAX_NAME = 160
+"""Characters of a scope, for the same reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +57,13 @@ def of_jobs(job_ids: tuple[str, ...]) -> Scope:
     for job_id in job_ids:
         if not is_id(job_id):
             raise ValueError(f"not a job id (decimal digits): {job_id[:40]!a}")
-    unique = tuple(sorted(set(job_ids), key=int))
+    unique = tuple(sorted({str(int(job_id)) for job_id in job_ids}, key=int))
     if len(unique) > _MAX_JOBS:
         raise ValueError(f"{len(unique)} jobs are more than {_MAX_JOBS}; use --user, --partition or --all")
-    return Scope("job", unique)
+    scope = Scope("job", unique)
+    if len(str(scope)) > _MAX_NAME:
+        raise ValueError("these job ids are too long for one publisher; use --user, --partition or --all")
+    return scope
 
 
 def of_user(name: str) -> Scope:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import signal
 import subprocess
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from . import lock
 from .atomic import host_name
 from .contract import Publisher
 from .lift import lift_stale
@@ -16,26 +19,33 @@ from .publish import run_once
 from .store import open_decisions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
+    from .contract import Artifact
     from .memory import Heartbeat
     from .publish import Pass, Publication
     from .sources import Source
     from .store import Change
 
 COMMAND_SECONDS = 60.0
-"""How long the site's own command for a SeparateFault may take; the next pass waits for it."""
+"""How long the site's own commands for a SeparateFault may take together; the next pass waits for them."""
+PASS_SECONDS = 60.0
+"""How long a loop's pass waits for another one of its scope, a single one by cron or by hand."""
 
 
 @dataclass(slots=True)
 class Plan:
-    """What a publisher is to do; a reload makes a new one. Times are in seconds, `stale_after` None is never."""
+    """What a publisher is to do; a reload makes a new one. Times are in seconds, `stale_after` None is never.
+
+    `lock_name` is what tells this cluster from another one of this host, before the first answer.
+    """
 
     publication: Publication
     source: Source
     stale_after: float | None
     standby: bool
     on_separate: str | None
+    lock_name: str = ""
 
 
 class Service:
@@ -74,20 +84,35 @@ class Service:
             for beat in self._own_heartbeats()
         )
 
-    def attempt(self) -> Pass:
-        """Make a pass. Raises SourceUnknown or OSError."""
-        done = run_once(self._plan.publication, self._plan.source, self._clock)
+    def attempt(self, *, wait: float = PASS_SECONDS) -> Pass:
+        """Make a pass, alone of its scope on this host: one that is under way may take `wait` seconds to end.
+
+        Raises SourceUnknown or OSError, and lock.AlreadyRunning or lock.LockError.
+        """
+        publication = self._plan.publication
+        with self._alone(wait):
+            done = run_once(publication, self._plan.source, self._clock)
         self._cluster = done.snapshot.cluster
-        if self._plan.on_separate is not None and not self._plan.publication.dry_run:
+        if self._plan.on_separate is not None and done.outcome.separated and not publication.dry_run:
             done.failures += run_on_separate(self._plan.on_separate, done)
         return done
+
+    def _alone(self, wait: float) -> contextlib.AbstractContextManager[None]:
+        publication = self._plan.publication
+        if publication.dry_run:  # it touches nothing, the lock included
+            return contextlib.nullcontext()
+        where = (publication.directory, self._plan.lock_name, str(publication.scope))
+        return lock.hold(lock.PASS, *where, os.environ, wait=wait)
 
     def lift_stale(self) -> list[Change] | None:
         """Clear what this scope published; None when another process has confirmed it since. Raises OSError."""
         publication, beat = self._plan.publication, self._last_heartbeat()
         if beat is None:  # nobody ever published, or it is not clear for which cluster
-            return []
-        if self._plan.stale_after is None or self.age() < self._plan.stale_after:
+            return None
+        age = self._clock() - beat.last_complete_pass
+        if (
+            -beat.interval <= age < (self._plan.stale_after or 0)
+        ):  # from the future: written by a clock set back since
             return None
         us = Publisher(
             host_name(), os.getpid(), publication.version, beat.publisher.cluster, str(publication.scope)
@@ -129,33 +154,42 @@ class Service:
 def run_on_separate(command: str, done: Pass) -> list[str]:
     """Run the site's command for each unit that has just reached SeparateFault; return what failed, a line each.
 
-    The state that says so is on disk already: whatever happens here, it is run at most once per generation.
+    All run side by side with one deadline. That they were run is in the state, on disk, before: whatever happens
+    here, it is at most once per generation. Where the state could not be written nothing is run.
     """
+    if not done.remembered:
+        return ["--on-separate was not run: that it was could not be remembered"]
+    deadline = time.monotonic() + COMMAND_SECONDS
+    started = [(artifact, _start(shlex.split(command), artifact)) for artifact in done.outcome.separated]
     failures = []
-    for artifact in done.outcome.separated:
-        environ = os.environ | {
-            "SEGMENT_JOB_ID": artifact.unit.job_id,
-            "SEGMENT_TASK_ID": artifact.unit.task_id,
-            "SEGMENT_NODES": artifact.unavailable,
-            "SEGMENT_NODELIST": artifact.nodelist,
-            "SEGMENT_LEVEL": artifact.level.name,
-        }
-        cause = _run(shlex.split(command), environ)
+    for artifact, process in started:
+        cause = process if isinstance(process, str) else _end(process, deadline)
         if cause is not None:
             failures.append(f"--on-separate for {artifact.unit}: {cause}")
     return failures
 
 
-def _run(argv: list[str], environ: Mapping[str, str]) -> str | None:
-    """Run a command with a deadline for its whole process group; return why it failed, or None."""
+def _start(argv: list[str], artifact: Artifact) -> subprocess.Popen[bytes] | str:
+    environ = os.environ | {
+        "SEGMENT_JOB_ID": artifact.unit.job_id,
+        "SEGMENT_TASK_ID": artifact.unit.task_id,
+        "SEGMENT_NODES": artifact.unavailable,
+        "SEGMENT_NODELIST": artifact.nodelist,
+        "SEGMENT_LEVEL": artifact.level.name,
+    }
     try:
-        process = subprocess.Popen(argv, env=environ, stdin=subprocess.DEVNULL, start_new_session=True)
-    except (OSError, IndexError) as error:
-        return f"cannot be started: {error}"
+        # What it prints goes to stderr: stdout is for `--format json`.
+        return subprocess.Popen(argv, env=environ, stdin=subprocess.DEVNULL, stdout=2, start_new_session=True)
+    except OSError as error:
+        return f"cannot be started: {error.strerror}"
+
+
+def _end(process: subprocess.Popen[bytes], deadline: float) -> str | None:
+    """Wait for a command, or kill its process group at the deadline; return why it failed, or None."""
     try:
-        status = process.wait(COMMAND_SECONDS)
+        status = process.wait(max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         return f"no end within {COMMAND_SECONDS:g} s; killed"
     return None if status == 0 else f"ended with status {status}"

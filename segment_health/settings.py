@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import difflib
 import os
+import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from . import scope as scopes
 
@@ -42,6 +43,13 @@ def _ids(value: object) -> object:
     return tuple(part.strip() for item in values for part in str(item).split(","))
 
 
+def _command(text: str) -> str:
+    """Refuse what cannot be split into the words of a command."""
+    if "\0" in text or not shlex.split(text):
+        raise ValueError("not a command")
+    return text
+
+
 class Settings(BaseModel):
     """What a publisher is told. Unknown keys are refused."""
 
@@ -50,8 +58,8 @@ class Settings(BaseModel):
     dir: str | None = None
     """Decision directory: absolute, on storage that every launcher sees. Never created."""
     job: Annotated[tuple[str, ...], BeforeValidator(_ids)] = ()
-    user: str | None = None
-    partition: str | None = None
+    user: Annotated[str, Field(min_length=1)] | None = None
+    partition: Annotated[str, Field(min_length=1)] | None = None
     all: bool = False
     timeout: Annotated[float, Field(gt=0, le=3600)] = 30.0
     """Seconds that Slurm may take to answer a pass's queries; a failover takes slurmctld up to 120."""
@@ -65,12 +73,12 @@ class Settings(BaseModel):
     looked at for so long is used again. `never` keeps them until somebody looks."""
     standby: bool = False
     """Only publish while no other publisher of the scope lives: every task of a job may offer, one does."""
-    on_separate: str | None = None
+    on_separate: Annotated[str, AfterValidator(_command)] | None = None
     """Command to run, once per generation, for a unit that reaches SeparateFault; words as a shell splits them."""
     log_format: Literal["text", "json"] = "text"
     adopt: bool = False
     """Take over artifacts that somebody else wrote; off, since they may be a person's decision."""
-    cluster: str | None = None
+    cluster: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] | None = None
     """Name of the cluster that saved answers are of; a living Slurm tells its own."""
     nodes_from: str | None = None
     jobs_from: str | None = None
@@ -160,7 +168,7 @@ def _from_file(path: str) -> dict[str, tuple[str, object]]:
             document: dict[str, Any] = tomllib.load(file)
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingsError(f"{path}: not TOML: {error}") from error
     for key in document:
         _must_be_known(key, f"{key!a} in {path}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from .lock import AlreadyRunning, LockError
 from .sources import SourceUnknown
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 JITTER = 0.1
 """Part of the interval by which each wait differs, so that a thousand sidecars do not ask in step."""
+STANDBY_SECONDS = 5.0
+"""How often a standby looks whether the other publisher lives: that costs a small file, and asks Slurm nothing."""
 MAX_BACKOFF = 4
 """Intervals that the wait grows to while Slurm does not answer: it is asked less, and its return is noticed."""
 
@@ -81,6 +84,7 @@ class _Failures:
     last_complete: float
     in_a_row: int = 0
     lifted: bool = False
+    standby: bool = False
 
 
 def run(  # noqa: PLR0913 - the parts of a loop, each of which tests replace
@@ -103,8 +107,9 @@ def run(  # noqa: PLR0913 - the parts of a loop, each of which tests replace
             publishing.reload()
         if publishing.stands_by():
             listener.standing_by()
-            failures = _Failures(monotonic())  # whoever lives confirms the exclusions, or lifts them
+            failures = _Failures(monotonic(), standby=True)  # whoever lives confirms the exclusions, or lifts them
         else:
+            failures.standby = False
             _attempt(publishing, listener, failures, monotonic)
         if bell.ending is None:
             bell.wait(_delay(publishing, failures, monotonic(), random()))
@@ -125,6 +130,8 @@ def _attempt(
             monotonic(),
             f"Slurm's state is unknown, so every decision stays: {unknown}",
         )
+    except (AlreadyRunning, LockError) as error:
+        _fail(publishing, listener, failures, monotonic(), f"the lock of this host: {error}")
     except OSError as error:
         _fail(publishing, listener, failures, monotonic(), f"the decision directory: {error.strerror or error}")
     else:
@@ -150,6 +157,8 @@ def _fail(publishing: Publishing, listener: Listener, failures: _Failures, now: 
 
 def _delay(publishing: Publishing, failures: _Failures, now: float, random: float) -> float:
     """Return the seconds to wait: the interval with jitter, more while passes fail, never past going stale."""
+    if failures.standby:
+        return min(publishing.interval, STANDBY_SECONDS)
     backoff = min(float(MAX_BACKOFF), 2.0 ** max(0, failures.in_a_row - 1))
     delay = publishing.interval * backoff
     delay *= 1 + JITTER * (2 * random - 1)

@@ -323,7 +323,7 @@ def test_a_second_publisher_of_the_same_scope_steps_back(site: Site) -> None:
     assert out.startswith("exclude 1_0 ")
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 1)])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_a_signal_takes_slurms_commands_along(site: Site, number: signal.Signals, status: int) -> None:
     """Ended while Slurm hangs, it leaves no command behind and no traceback."""
     site.nodes = f"echo $$ > {site.path}/pid; sleep 600"

@@ -32,7 +32,7 @@ def holder(tmp_path: Path, environ: dict[str, str]) -> Iterator[subprocess.Popen
     code = textwrap.dedent(f"""
         import time
         from segment_health import lock
-        with lock.hold({str(tmp_path)!r}, "c", "all", {environ!r}):
+        with lock.hold("pass", {str(tmp_path)!r}, "c", "all", {environ!r}):
             print("held", flush=True)
             time.sleep(600)
     """)
@@ -52,14 +52,14 @@ def test_a_second_holder_is_refused_at_once(
     link = tmp_path / "link"
     link.symlink_to(tmp_path)
     for directory in (tmp_path, link):
-        with pytest.raises(lock.AlreadyRunning), lock.hold(str(directory), "c", "all", environ):
+        with pytest.raises(lock.AlreadyRunning), lock.hold(lock.PASS, str(directory), "c", "all", environ):
             pytest.fail("held twice")
     for other in ((str(tmp_path), "c", "job:1"), (str(tmp_path), "d", "all"), (str(tmp_path.parent), "c", "all")):
-        with lock.hold(*other, environ):
+        with lock.hold(lock.PASS, *other, environ):
             pass
     holder.kill()
     holder.wait()
-    with lock.hold(str(tmp_path), "c", "all", environ):
+    with lock.hold(lock.PASS, str(tmp_path), "c", "all", environ):
         pass
 
 
@@ -67,7 +67,7 @@ def test_nothing_of_it_lies_in_the_decision_directory(tmp_path: Path, environ: d
     """The lock is on this host's own disk, in a directory that is ours alone."""
     directory = tmp_path / "decisions"
     directory.mkdir()
-    with lock.hold(str(directory), "c", "all", environ):
+    with lock.hold(lock.PASS, str(directory), "c", "all", environ):
         assert list(directory.iterdir()) == []
     private = lock.lock_directory(environ)
     assert os.stat(private).st_mode & 0o7777 == 0o700

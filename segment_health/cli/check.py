@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 
 import click
 
 from segment_health.consumer import artifact_name, identify, select
 from segment_health.record import printable
 
-from .failure import ATTENTION, USAGE, Failure
+from .failure import ATTENTION, USAGE, Failure, say
 
 _dir = click.option(
     "--dir",
@@ -43,13 +44,11 @@ def check(context: click.Context, directory: str | None, format_: str) -> None:
         healthy, warning = installed.examine()
     path = None if installed is None else installed.path
     if format_ == "json":
-        click.echo(
-            json.dumps({"installed": installed is not None, "healthy": healthy, "path": path, "warning": warning})
-        )
+        say(json.dumps({"installed": installed is not None, "healthy": healthy, "path": path, "warning": warning}))
     else:
         if warning is not None:
-            click.echo(f"segment-health: {printable(warning)}", err=True)
-        click.echo(printable(_sentence(path, directory, healthy=healthy)))
+            say(f"segment-health: {printable(warning)}", err=True)
+        say(printable(_sentence(path, directory, healthy=healthy)))
     context.exit(0 if healthy else ATTENTION)
 
 
@@ -68,7 +67,7 @@ def path(directory: str | None) -> None:
         raise Failure(str(error), USAGE) from error
     if unit is None:
         raise Failure("not in a Slurm job: neither SLURM_ARRAY_JOB_ID nor SLURM_JOB_ID is set", USAGE)
-    click.echo(os.path.join(directory, artifact_name(*unit)))
+    sys.stdout.buffer.write(os.fsencode(os.path.join(directory, artifact_name(*unit))) + b"\n")
 
 
 def _sentence(path: str | None, directory: str | None, *, healthy: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import IO, Any
 
 import click
@@ -32,3 +33,12 @@ class Failure(click.ClickException):
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the line; what it quotes from outside cannot move the cursor."""
         click.echo(f"segment-health: {printable(self.message)}", file=file, err=True)
+
+
+def say(line: str, *, err: bool = False) -> None:
+    """Print a line; where nobody can read it, the command goes on and its exit status stands."""
+    try:
+        click.echo(line, err=err)
+    except (OSError, UnicodeError):
+        # What is left in the buffer would fail once more when Python ends, and change the status to 120.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2 if err else 1)

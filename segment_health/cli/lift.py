@@ -13,7 +13,7 @@ from segment_health import __version__
 from segment_health.record import printable
 
 from . import report
-from .failure import ATTENTION, DONE, USAGE, Failure
+from .failure import ATTENTION, DONE, USAGE, Failure, say
 
 if TYPE_CHECKING:
     from segment_health.contract import UnitId
@@ -49,12 +49,10 @@ def clear(context: click.Context, /, directory: str | None, units: tuple[str, ..
         raise Failure(f"{path}: {error.strerror or error}", ATTENTION) from error
     code = _tell(changes)
     for unit in foreign:
-        click.echo(
-            f"segment-health: {unit}: somebody else wrote {path}/{unit.artifact_name}; lift it yourself", err=True
-        )
+        say(f"segment-health: {unit}: somebody else wrote {path}/{unit.artifact_name}; lift it yourself", err=True)
         code = ATTENTION
     if not changes and not foreign:
-        click.echo(f"nothing to clear: {', '.join(units)} not excluded")
+        say(f"nothing to clear: {', '.join(units)} not excluded")
     context.exit(code)
 
 
@@ -95,7 +93,7 @@ def _parse(text: str) -> tuple[str, str | None]:
 
 def _tell(changes: list[Change]) -> int:
     for change in changes:
-        click.echo(printable(report.change_line(change)))
+        say(printable(report.change_line(change)))
         if change.error is not None:
-            click.echo(f"segment-health: {printable(change.path)}: {change.error}; left as it was", err=True)
+            say(f"segment-health: {printable(change.path)}: {change.error}; left as it was", err=True)
     return DONE if all(change.error is None for change in changes) else ATTENTION

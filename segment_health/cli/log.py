@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,8 @@ class Log:
             line = json.dumps({"time": now, "level": level, "event": event, "message": message, **further})
         else:
             line = f"{now} {level} {printable(message)}"
-        click.echo(line, err=True)
+        with contextlib.suppress(OSError):  # a full disk or a reader that went away must not end the publisher
+            click.echo(line, err=True)
 
     def completed(self, done: Pass) -> None:
         """Say what a pass changed; sum up the first one, and the first after trouble."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
@@ -16,10 +15,10 @@ from segment_health import __version__
 from segment_health.record import printable
 
 from . import report
-from .failure import ATTENTION, DONE, UNKNOWN, USAGE, Failure
+from .failure import ATTENTION, DONE, UNKNOWN, USAGE, Failure, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from types import FrameType
 
     from segment_health.publish import Pass
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
 @click.option("--jobs-from", metavar="FILE", help="Saved `scontrol show jobs`, with -o or without.")
 @click.option("--cluster", metavar="NAME", help="The cluster that the saved answers are of.  [default: saved]")
 @click.option("--config", metavar="FILE", envvar="SEGMENT_HEALTH_CONFIG", help="Settings, TOML.")
+@click.option("--quiet", "-q", is_flag=True, help="With --once: say only what is wrong.")
 @click.option("--dry-run", is_flag=True, help="With --once: say what would change, and change nothing.")
 @click.option(
     "--format", "format_", type=click.Choice(["text", "json"]), help="Of a single pass.  [default: text]"
@@ -61,6 +61,7 @@ def publish(
     *,
     once: bool,
     wait: bool,
+    quiet: bool,
     config: str | None,
     dry_run: bool,
     format_: str | None,
@@ -76,31 +77,33 @@ def publish(
     """
     given = {key: value for key, value in flags.items() if value not in (None, ())}
     if once:
-        context.exit(_once(given, config, wait=wait, dry_run=dry_run, format_=format_ or "text"))
-    if wait or dry_run or format_:
-        raise Failure("publish: --wait, --dry-run and --format are for a single pass: add --once", USAGE)
+        context.exit(_once(given, config, wait=wait, quiet=quiet, dry_run=dry_run, format_=format_ or "text"))
+    if wait or quiet or dry_run or format_:
+        raise Failure("publish: --wait, --quiet, --dry-run and --format are for a single pass: add --once", USAGE)
     context.exit(_loop(given, config))
 
 
-def _once(given: Mapping[str, Any], config: str | None, *, wait: bool, dry_run: bool, format_: str) -> int:
+def _once(
+    given: Mapping[str, Any], config: str | None, *, wait: bool, quiet: bool, dry_run: bool, format_: str
+) -> int:
     from segment_health import lock  # noqa: PLC0415 - each command loads what it needs
     from segment_health.service import Service  # noqa: PLC0415
     from segment_health.sources import SourceUnknown  # noqa: PLC0415
 
-    signal.signal(signal.SIGTERM, _end)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, _end)
     began = time.monotonic()
-    plan, told, cluster = _plan(given, config, dry_run=dry_run)
+    plan, told = _plan(given, config, dry_run=dry_run)
     publication = plan.publication
     done: Pass | None = None
     try:
-        # A dry run touches nothing, the lock included.
-        alone = contextlib.nullcontext() if dry_run else _alone(plan, cluster, wait=told.timeout if wait else 0.0)
-        with alone:
-            done = Service(plan, time.time).attempt()
+        done = Service(plan, time.time).attempt(wait=told.timeout if wait else 0.0)
         error, code = None, DONE if done.wrote_everything else ATTENTION
     except lock.AlreadyRunning as running:
         where = f"another publisher of {publication.scope} in {publication.directory} is running on this host"
         error, code = f"{where} ({running}); nothing to do", DONE
+    except lock.LockError as failure:
+        error, code = f"no lock, so nothing was done: {failure}", USAGE
     except SourceUnknown as unknown:
         error, code = f"Slurm's state is unknown, so every decision stays as it is: {unknown}", UNKNOWN
     except OSError as failure:
@@ -108,13 +111,13 @@ def _once(given: Mapping[str, Any], config: str | None, *, wait: bool, dry_run: 
     seconds = time.monotonic() - began
     if format_ == "json":
         source = plan.source.name
-        click.echo(json.dumps(report.document(done, error, source=source, dry_run=dry_run, seconds=seconds)))
-    elif done is not None:
+        say(json.dumps(report.document(done, error, source=source, dry_run=dry_run, seconds=seconds)))
+    elif done is not None and not quiet:
         for change in done.changes:
-            click.echo(printable(report.change_line(change)))
-        click.echo(f"{'dry run' if dry_run else 'complete'}: {report.summary(done)}; {seconds:.2f} s")
+            say(printable(report.change_line(change)))
+        say(f"{'dry run' if dry_run else 'complete'}: {report.summary(done)}; {seconds:.2f} s")
     for line in [error or "failed"] if done is None else report.complaints(done):
-        click.echo(f"segment-health: {printable(line)}", err=True)
+        say(f"segment-health: {printable(line)}", err=True)
     return code
 
 
@@ -125,13 +128,13 @@ def _loop(given: Mapping[str, Any], config: str | None) -> int:
 
     from .log import Log  # noqa: PLC0415
 
-    plan, told, cluster = _plan(given, config, loop=True)
+    plan, told = _plan(given, config, loop=True)
     publication = plan.publication
     log = Log(told.log_format, time.time)
 
     def reread(current: Plan) -> Plan:
         try:
-            new, _, _ = _plan(given, config, loop=True)
+            new, _ = _plan(given, config, loop=True)
         except Failure as failure:
             log.say("ERROR", "reload", f"the settings in force stay: {failure.message}")
             return current
@@ -142,40 +145,47 @@ def _loop(given: Mapping[str, Any], config: str | None) -> int:
         return new
 
     service = Service(plan, time.time, reread)
-    try:
-        with Signals() as signals, _alone(plan, cluster):
-            every = f"every {plan.publication.interval:g} s"
-            log.say("INFO", "start", f"publishing {publication.scope} into {publication.directory} {every}")
-            watch.run(service, signals, log, monotonic=time.monotonic, random=random.random, age=service.age())
-            service.retire()
-            log.say("INFO", "end", f"{signal.Signals(signals.ending or 0).name}: ended; exclusions stay in place")
-    except lock.AlreadyRunning as running:
-        where = f"another publisher of {publication.scope} in {publication.directory} is running on this host"
-        raise Failure(f"{where}: {running}", USAGE) from running
+    where = (publication.directory, plan.lock_name, str(publication.scope))
+    with Signals() as signals:
+        while signals.ending is None:
+            try:
+                with lock.hold(lock.LOOP, *where, os.environ):
+                    every = f"every {publication.interval:g} s"
+                    log.say(
+                        "INFO", "start", f"publishing {publication.scope} into {publication.directory} {every}"
+                    )
+                    try:
+                        watch.run(
+                            service,
+                            signals,
+                            log,
+                            monotonic=time.monotonic,
+                            random=random.random,
+                            age=service.age(),
+                        )
+                    finally:
+                        service.retire()
+            except lock.AlreadyRunning as running:
+                if not told.standby:
+                    other = f"another publisher of {publication.scope} in {publication.directory}"
+                    raise Failure(f"{other} is running on this host: {running}", USAGE) from running
+                log.standing_by()
+                signals.wait(watch.STANDBY_SECONDS)
+            except lock.LockError as error:
+                raise Failure(f"no lock, so nothing was done: {error}", USAGE) from error
+        log.say("INFO", "end", f"{signal.Signals(signals.ending).name}: ended; exclusions stay in place")
     return DONE
 
 
-@contextlib.contextmanager
-def _alone(plan: Plan, cluster: str, *, wait: float = 0.0) -> Iterator[None]:
-    """Hold this publisher's lock; where there can be none, the set-up is wrong."""
-    from segment_health import lock  # noqa: PLC0415
-
-    try:
-        with lock.hold(plan.publication.directory, cluster, str(plan.publication.scope), os.environ, wait=wait):
-            yield
-    except lock.LockError as error:
-        raise Failure(f"no lock, so nothing was done: {error}", USAGE) from error
-
-
 def _end(number: int, _frame: FrameType | None) -> NoReturn:
-    """End on SIGTERM through every `finally`: Slurm's commands must not outlive us."""
+    """End by a signal through every `finally`: Slurm's commands must not outlive us."""
     raise SystemExit(128 + number)
 
 
 def _plan(
     given: Mapping[str, Any], config: str | None, *, loop: bool = False, dry_run: bool = False
-) -> tuple[Plan, Settings, str]:
-    """Return what to do, by which settings, and what tells this cluster from another one of this host."""
+) -> tuple[Plan, Settings]:
+    """Return what to do, and by which settings."""
     from segment_health import settings, sources  # noqa: PLC0415
     from segment_health.level import FaultLevel  # noqa: PLC0415
     from segment_health.policy import Policy  # noqa: PLC0415
@@ -204,10 +214,10 @@ def _plan(
         source = sources.replay(*saved, cluster=cluster)
     else:
         # Two clusters of one host have two slurm.conf; the name is known only once one has answered.
-        cluster = os.environ.get("SLURM_CONF", "")
+        cluster = os.path.realpath(os.environ.get("SLURM_CONF") or "/etc/slurm/slurm.conf")
         source = sources.ask_slurm(timeout=told.timeout, environ=os.environ)
     stale_after = None if told.stale_after == "never" else float(told.stale_after)
-    return Plan(publication, source, stale_after, told.standby, told.on_separate), told, cluster
+    return Plan(publication, source, stale_after, told.standby, told.on_separate, cluster), told
 
 
 def _own_job(scope: Scope, environ: Mapping[str, str]) -> str | None:

@@ -74,6 +74,9 @@ def complaints(done: Pass) -> list[str]:
     lines += [
         f"unit {unit} is in a job state that is not known; its decision stays" for unit in outcome.not_understood
     ]
+    lines += [
+        f"unit {unit} is used by a person's word although nodes of it are bad" for unit in outcome.overridden
+    ]
     if outcome.no_verdict:
         names = done.snapshot.fold(sorted(outcome.no_verdict))
         lines.append(f"no verdict on {names}, whose state is not known; their part of each decision stays")
