@@ -419,6 +419,28 @@ def test_check_fails_open_with_a_warning(site: Site) -> None:
     assert "Ignoring segment health decision: not a regular file" in ended.stderr
 
 
+@pytest.mark.parametrize(("task", "status"), [("0", 1), ("1", 0)])
+def test_a_verdict_that_nobody_can_read_stands(site: Site, task: str, status: int) -> None:
+    """Whether the line can be printed changes nothing: healthy is not excluded because a disk is full."""
+    site.publish()
+    environ = {**TASK_0, "SLURM_ARRAY_TASK_ID": task, "SLURM_PROCID": "0", "PATH": os.environ["PATH"]}
+    for redirected in (">/dev/full", "| true", ">&-"):
+        code = f"set -o pipefail; {COMMAND} check --dir {site.directory} {redirected}"
+        ended = subprocess.run(["bash", "-c", code], env=environ, capture_output=True, text=True, check=False)
+        assert (ended.returncode, ended.stderr) == (status, ""), redirected
+    code = f"{COMMAND} publish --once --all --dir {site.directory} >/dev/full"
+    environ["PATH"] = f"{site.path / 'bin'}:/usr/bin:/bin"
+    ended = subprocess.run(["bash", "-c", code], env=environ, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_a_quiet_pass_says_nothing(site: Site) -> None:
+    """What a command prints, cron mails: with -q only trouble is said."""
+    ended = site.publish("-q")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    assert (site.directory / "segment_health_check.1.0").stat().st_size > 0
+
+
 def test_path(site: Site) -> None:
     """Any process of a job is told the artifact's path; outside a job there is none."""
     ended = site.run("path", "--dir", "/shared", SLURM_PROCID="5", **TASK_0)

@@ -493,8 +493,9 @@ def test_an_answer_without_the_job_in_which_we_run_is_unknown(scene: Scene) -> N
     """Inside a job, an empty job list is not the truth; outside one it is."""
     for unit in ("123_0", "123_7", "55"):
         scene.cluster.end(unit)
-    with pytest.raises(SourceUnknown, match="job 55, in which this runs"):
-        scene.publish(of_jobs(("55",)), own_job="55")
+    for scope in (of_jobs(("55",)), EVERYTHING, of_user("alice"), of_partition("main")):
+        with pytest.raises(SourceUnknown, match="job 55, in which this runs"):
+            scene.publish(scope, own_job="55")
     assert not (scene.directory / ".segment-health").exists()
     assert scene.publish().outcome.units == 0
 

@@ -96,7 +96,12 @@ REFUSED: list[Any] = [
     pytest.param({"timeout": "nan"}, {}, "", "--timeout", id="nan"),
     pytest.param({"interval": "1"}, {}, "", "--interval: .*5", id="too-often"),
     pytest.param({}, {"SEGMENT_HEALTH_PUBLISH_AT": "Bad"}, "", "SEGMENT_HEALTH_PUBLISH_AT", id="level"),
+    pytest.param({"on_separate": "echo it's"}, {}, "", "--on-separate", id="unbalanced-quote"),
+    pytest.param({"on_separate": " "}, {}, "", "--on-separate", id="no-command"),
+    pytest.param({"cluster": "a/b"}, {}, "", "--cluster", id="cluster"),
+    pytest.param({"user": ""}, {}, "", "--user", id="empty-user"),
     pytest.param({}, {}, "timeout = [", "not TOML", id="broken-file"),
+    pytest.param({}, {}, "a = " + "[" * 5000, "not TOML", id="deep-file"),
     pytest.param({}, {}, "timeout = 'a'\n", "timeout in .*: ", id="file-value"),
 ]
 
@@ -128,6 +133,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     ("told", "message"),
     [
         ({"job": "12;rm"}, "not a job id"),
+        ({"job": tuple(str(10**19 + n) for n in range(9))}, "too long"),
         ({"job": "123_7"}, "not a job id"),
         ({"job": "１２"}, "not a job id"),
         ({"job": tuple(map(str, range(20)))}, "more than 16"),

@@ -16,6 +16,7 @@ import pytest
 
 from segment_health.cli.log import Log
 from segment_health.consumer import SegmentHealthCheck
+from segment_health.level import FaultLevel
 from segment_health.lift import override, prune
 from segment_health.policy import Policy
 from segment_health.publish import Publication, run_once
@@ -354,6 +355,19 @@ def test_an_override_holds_for_its_generation_and_nodes(loop: Loop) -> None:
     ]
 
 
+def test_an_override_outlives_another_publishers_bar(loop: Loop) -> None:
+    """To a publisher that leaves draining nodes alone the unit looks fit; the word is about its nodes."""
+    loop.cluster.set_node("n4", "ALLOCATED+DRAIN")
+    loop.service().attempt()
+    override(str(loop.directory), "0.1.0", lambda _: True, "fine", int(loop.clock()))
+    strict = loop.service("123")
+    publication = strict._plan.publication
+    strict._plan.publication = replace(publication, policy=Policy(FaultLevel.SeparateFault))
+    strict.attempt()
+    assert loop.service().attempt().changes == []
+    assert not loop.excluded("123_7")
+
+
 def test_an_override_outlives_a_failed_look(loop: Loop) -> None:
     """A node without a verdict neither voids the override nor excludes the unit."""
     loop.cluster.set_node("n4", "DOWN")
@@ -398,6 +412,52 @@ def test_prune_leaves_the_living_and_the_foreign_alone(loop: Loop) -> None:
     loop.clock.advance(10_000)
     assert len(prune(str(loop.directory), "0.1.0", 0, int(loop.clock()))) == 1
     assert foreign.read_text() == "n4"
+
+
+def test_prune_spares_what_another_living_publisher_watches(loop: Loop) -> None:
+    """A publisher that agrees with a dead one's exclusion leaves the file, and still stands for it."""
+    loop.cluster.set_node("n4", "DOWN")
+    loop.service("123").attempt()
+    loop.clock.advance(10_000)
+    loop.service().attempt()
+    assert prune(str(loop.directory), "0.1.0", 0, int(loop.clock())) == []
+    assert loop.excluded("123_7")
+
+
+def test_a_heartbeat_from_the_future_is_nobodys(loop: Loop) -> None:
+    """A clock that was set back since must not keep a dead publisher alive for a year."""
+    loop.standby = True
+    loop.clock.advance(365 * 86_400)
+    loop.service().attempt()
+    loop.clock.advance(-365 * 86_400)
+    beat = loop.directory / ".segment-health/heartbeat/all@fake.json"
+    beat.write_text(beat.read_text().replace(f'"pid": {os.getpid()}', '"pid": 1'))
+    assert not loop.service().stands_by()
+
+
+def test_the_ledgers_of_the_long_dead_are_buried(loop: Loop) -> None:
+    """Each job's own publisher leaves two files, which any other removes after a week."""
+    loop.service("123").attempt()
+    folder = loop.directory / ".segment-health"
+    for name in ("heartbeat", "state"):
+        os.utime(folder / name / "job:123@fake.json", (0, loop.clock.now - 8 * 86_400))
+        os.utime(folder / name, None)
+    loop.service().attempt()
+    assert sorted(p.name for p in folder.rglob("*@*")) == ["all@fake.json", "all@fake.json"]
+
+
+def test_on_separate_is_not_run_without_a_memory_of_it(loop: Loop, tmp_path: Path) -> None:
+    """A state that cannot be written would have it run again and again."""
+    told = tmp_path / "told"
+    loop.directory = tmp_path / "decisions"
+    (loop.directory / ".segment-health").mkdir(parents=True)
+    (loop.directory / ".segment-health/state").write_text("not a folder")
+    loop.cluster.set_node("n4", "DOWN")
+    service = loop.service()
+    service._plan.on_separate = f"touch {told}"
+    assert any("was not run" in failure for failure in service.attempt().failures)
+    assert not told.exists()
+    assert loop.excluded("123_7")
 
 
 def test_on_separate_runs_once_per_generation(loop: Loop, tmp_path: Path) -> None:

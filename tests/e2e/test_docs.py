@@ -99,16 +99,17 @@ def test_the_cron_lines(cluster: Sandbox, tmp_path: Path) -> None:
     lines = [line for page in PAGES for block in blocks(page, "cron") for line in block.splitlines()]
     assert lines
     for line in lines:
-        match = re.fullmatch(r"(?:@reboot|(?:[0-9*/]+ ){4}[0-9*/]+) (segment-health .*)", line)
+        match = re.fullmatch(r"(?:@reboot|(?:[0-9*/]+ ){4}[0-9*/]+) (/shared/segment-health/venv/bin/.*)", line)
         assert match is not None, line
-        command = localised(match[1], tmp_path).replace("/var/log", str(tmp_path))
+        command = (
+            match[1].replace("/shared/segment-health/venv/bin", str(SCRIPTS)).replace("/var/log", str(tmp_path))
+        )
+        command = localised(command, tmp_path)
         if line.startswith("@reboot"):  # it runs until it is told to end
             log = tmp_path / "segment-health.log"
             waiting = f"until grep -q complete {log}; do sleep 0.1; done"
             run(f"{command} & {waiting}; kill -TERM $!; wait $!; ! grep Traceback {log}", cluster, tmp_path)
-        elif " publish " in line:
-            assert "complete: 8 nodes" in run(command, cluster, tmp_path)
-        else:
+        else:  # what a command prints, cron mails
             assert run(command, cluster, tmp_path) == ""
 
 

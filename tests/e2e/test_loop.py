@@ -121,6 +121,33 @@ def test_a_second_loop_names_the_first(site: Site, start: Callable[..., Running]
     start("--job", "1")
 
 
+def test_a_single_pass_comes_between_those_of_a_loop(site: Site, start: Callable[..., Running]) -> None:
+    """A job's first pass must not be skipped because a publisher of its scope runs on the same host."""
+    start()
+    job = submit(site, "--nodes=1")
+    site.cluster.set_node(min(site.nodes_of()[job]), "drain", "bad")
+    assert site.changes("--wait") == [f"exclude {job}"]
+
+
+def test_a_log_that_cannot_be_written_ends_no_publisher(site: Site) -> None:
+    """A full /var, or a reader that goes away, is no reason to stop; it still ends well by a signal."""
+    job = submit(site, "--nodes=1")
+    with open("/dev/full", "wb") as full:
+        process = subprocess.Popen(
+            [site.command, "publish", "--dir", str(site.directory), "--all"], env=site.cluster.env, stderr=full
+        )
+    try:
+        until(lambda: list(site.directory.glob(".segment-health/heartbeat/*")))
+        site.cluster.set_node(min(site.nodes_of()[job]), "drain", "bad")
+        process.send_signal(signal.SIGUSR1)
+        until(lambda: site.excluded() == {job})
+        process.terminate()
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_settings_are_reread(site: Site, start: Callable[..., Running]) -> None:
     """SIGHUP takes a new file, and refuses a wrong one aloud."""
     job = submit(site, "--nodes=1")
