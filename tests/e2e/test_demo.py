@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import pty
 import re
@@ -20,7 +19,7 @@ from click.testing import CliRunner
 
 import segment_health
 from segment_health.cli import main
-from segment_health.lock import lock_directory
+from segment_health.lock import PASS, path_of
 from slurm import sandbox
 
 if TYPE_CHECKING:
@@ -88,8 +87,7 @@ def lock_of(folder: Path, transcript: str) -> Path | None:
     named = re.search(rf"{folder}/demo-\w+", transcript)
     if named is None or os.geteuid() != 0:
         return None
-    identity = f"{named[0]}/decisions\0{named[0]}/slurm.conf\0all"
-    return Path(lock_directory(os.environ)) / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.lock"
+    return Path(path_of(PASS, f"{named[0]}/decisions", f"{named[0]}/slurm.conf", "all", os.environ))
 
 
 def assert_nothing_left(folder: Path, transcript: str) -> None:
