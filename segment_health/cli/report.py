@@ -81,6 +81,12 @@ def complaints(done: Pass) -> list[str]:
         names = done.snapshot.fold(sorted(outcome.no_verdict))
         lines.append(f"no verdict on {names}, whose state is not known; their part of each decision stays")
     lines += [
+        f"{change.decision.unit} is excluded: if it hosts the rendezvous store, as task 0 does by default, "
+        "the job ends at its next restart"
+        for change in done.changes
+        if change_document(change)["action"] == "exclude" and change.decision.unit.task_id == "0"
+    ]
+    lines += [
         f"{change.path}: {change.error}; left as it was, tried again in the next pass"
         for change in done.changes
         if change.error is not None
