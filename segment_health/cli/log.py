@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from typing import TYPE_CHECKING, Any
-
-import click
 
 from segment_health.record import printable, utc
 
@@ -43,8 +42,10 @@ class Log:
             line = json.dumps({"time": now, "level": level, "event": event, "message": message, **further})
         else:
             line = f"{now} {level} {printable(message)}"
-        with contextlib.suppress(OSError):  # a full disk or a reader that went away must not end the publisher
-            click.echo(line, err=True)
+        # A full disk or a reader that went away must not end the publisher. Written past Python's buffer: what is
+        # left in that fails again when Python ends, and changes the exit status.
+        with contextlib.suppress(OSError):
+            os.write(2, f"{line}\n".encode("utf-8", "backslashreplace"))
 
     def completed(self, done: Pass) -> None:
         """Say what a pass changed; sum up the first one, and the first after trouble."""
