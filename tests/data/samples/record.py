@@ -51,6 +51,7 @@ def main() -> None:
 
         def ask(*argv: str, zone: str = "UTC") -> bytes:
             text = cluster.run(*argv, env={"TZ": zone, "LC_ALL": "C"}).stdout
+            text = text.replace(f"{cluster.directory}/work", "/home/user")  # as in the other recordings
             return text.encode("utf-8", "surrogateescape")
 
         version = re.search(r"\d+\.\d+", ask("scontrol", "-V").decode())
