@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -18,7 +19,7 @@ from . import report
 from .failure import ATTENTION, DONE, UNKNOWN, USAGE, Failure, say
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from types import FrameType
 
     from segment_health.publish import Pass
@@ -90,14 +91,13 @@ def _once(
     from segment_health.service import Service  # noqa: PLC0415
     from segment_health.sources import SourceUnknown  # noqa: PLC0415
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, _end)
     began = time.monotonic()
     plan, told = _plan(given, config, dry_run=dry_run)
     publication = plan.publication
     done: Pass | None = None
     try:
-        done = Service(plan, time.time).attempt(wait=told.timeout if wait else 0.0)
+        with _ended_by_signals():
+            done = Service(plan, time.time).attempt(wait=told.timeout if wait else 0.0)
         error, code = None, DONE if done.wrote_everything else ATTENTION
     except lock.AlreadyRunning as running:
         where = f"another publisher of {publication.scope} in {publication.directory} is running on this host"
@@ -175,6 +175,17 @@ def _loop(given: Mapping[str, Any], config: str | None) -> int:
                 raise Failure(f"no lock, so nothing was done: {error}", USAGE) from error
         log.say("INFO", "end", f"{signal.Signals(signals.ending).name}: ended; exclusions stay in place")
     return DONE
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let a signal end what runs inside through every `finally`."""
+    before = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _end(number: int, _frame: FrameType | None) -> NoReturn:
