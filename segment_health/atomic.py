@@ -49,7 +49,7 @@ def replace_file(directory: int, name: str, content: bytes, *, mode: int, durabl
         finally:
             os.close(descriptor)  # before the rename: some NFS servers refuse to rename an open file
         os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
-    except BaseException:
+    except BaseException:  # an interrupt too: nothing may be left behind
         with contextlib.suppress(OSError):
             os.unlink(temporary, dir_fd=directory)
         raise

@@ -54,6 +54,7 @@ class Ledger:
         self._file = f"{scope}@{cluster}.json"
         self._saved: dict[UnitId, Remembered] | None = None
         self._garbled = False
+        self._unreadable: OSError | None = None
 
     def recall(self) -> tuple[dict[UnitId, Remembered], str | None]:
         """Return what the scope remembers, and a remark if that is garbled (remember() then sets it aside)."""
@@ -62,6 +63,9 @@ class Ledger:
                 content = read_file(folder, self._file, _MAX_STATE)
         except FileNotFoundError:
             return {}, None
+        except OSError as error:
+            self._unreadable = error
+            raise
         try:
             self._saved = decode_state(content)
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -71,6 +75,8 @@ class Ledger:
 
     def remember(self, memory: Mapping[UnitId, Remembered]) -> None:
         """Keep what the scope is to remember; touches nothing when it is what was recalled."""
+        if self._unreadable is not None:  # what could not be read may still be good: never write over it
+            raise self._unreadable
         if memory == self._saved:
             return
         with self._folder("state", create=True) as folder:

@@ -81,7 +81,7 @@ class Sandbox:
     def __enter__(self) -> Sandbox:
         try:
             self._start()
-        except BaseException:
+        except BaseException:  # an interrupt too: no daemon may outlive a start that failed
             self.close()
             raise
         return self

@@ -570,6 +570,22 @@ def test_a_ledger_that_cannot_be_read_stops_no_exclusion(scene: Scene) -> None:
     assert run_once(sidecar, scene.cluster.source, scene.clock).changes == []
 
 
+def test_a_state_that_cannot_be_read_is_not_written_over(scene: Scene) -> None:
+    """What a failing disk hides for one pass is what the next one remembers by: here that a unit has shrunk."""
+    scene.publish()
+    state = scene.directory / ".segment-health/state/all@fake.json"
+    aside = state.with_name("aside")
+    state.rename(aside)
+    state.symlink_to(aside)  # refused (ELOOP), as a failing read would be
+    publication = Publication(str(scene.directory), EVERYTHING, Policy(), "0.1.0", interval=300.0)
+    scene.cluster.shrink("55", "n[5-6]")
+    assert not run_once(publication, scene.cluster.source, scene.clock).wrote_everything
+    assert state.is_symlink()
+    state.unlink()
+    aside.rename(state)
+    assert scene.actions() == ["exclude 55"]
+
+
 def test_a_dry_run_leaves_a_garbled_state_where_it_is(scene: Scene) -> None:
     """Nothing on disk is touched, not even what a real pass would set aside."""
     scene.publish()
