@@ -129,7 +129,13 @@ class Service:
 
     def reload(self) -> None:
         """Go on by the plan that the settings make now, or by the old one if they are wrong."""
-        self._plan = self._reread(self._plan)
+        before, self._plan = self._plan, self._reread(self._plan)
+        if before.source is not self._plan.source:
+            before.source.close()
+
+    def close(self) -> None:
+        """Let go of what the source keeps."""
+        self._plan.source.close()
 
     def _own_heartbeats(self) -> list[Heartbeat]:
         """Return this scope's heartbeats; of every cluster, until the first answer tells which one ours is."""

@@ -78,8 +78,19 @@ class Settings(BaseModel):
     log_format: Literal["text", "json"] = "text"
     adopt: bool = False
     """Take over artifacts that somebody else wrote; off, since they may be a person's decision."""
+    source: Literal["auto", "text", "json", "rest", "pyslurm"] = "auto"
+    """The door to Slurm: what its commands print as text or as JSON, slurmrestd, or libslurm through pyslurm.
+    `auto` is pyslurm where that is installed and fits the Slurm that runs, else text."""
     cluster: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] | None = None
-    """Name of the cluster that saved answers are of; a living Slurm tells its own."""
+    """Name of the cluster to ask, where that is not slurm.conf's own; of saved answers, what they do not tell."""
+    slurm_conf: Annotated[str, Field(pattern="^/")] | None = None
+    """Path of the slurm.conf to use, as SLURM_CONF."""
+    slurm_bin_dir: Annotated[str, Field(pattern="^/")] | None = None
+    """Directory of Slurm's commands, where they are not on PATH."""
+    rest_url: Annotated[str, Field(pattern=r"^(https?://[^/@\s]+/?|unix:(//)?/\S+)$")] | None = None
+    """slurmrestd: `http://host:6820`, `https://host` or `unix:/run/slurmrestd/slurmrestd.socket`."""
+    rest_jwt_file: Annotated[str, Field(pattern="^/")] | None = None
+    """File that holds a JSON web token for slurmrestd and nothing else, read at every pass; else SLURM_JWT."""
     nodes_from: str | None = None
     jobs_from: str | None = None
 
@@ -92,6 +103,13 @@ class Settings(BaseModel):
                 "--nodes-from and --jobs-from go together: saved nodes beside living jobs fit no instant"
             )
         return None
+
+    def check_source(self) -> None:
+        """Refuse settings of a source that is not asked for. Raises SettingsError."""
+        if self.source == "rest" and not self.rest_url:
+            raise SettingsError("--source rest needs --rest-url: http://host:port or unix:/path/of/the/socket")
+        if self.source != "rest" and (self.rest_url or self.rest_jwt_file):
+            raise SettingsError(f"--rest-url and --rest-jwt-file are for --source rest, not {self.source}")
 
     def scope(self, own_job: str | None) -> Scope:
         """Return the scope asked for, or that of the job in which this runs. Raises SettingsError."""

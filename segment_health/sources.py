@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 try:
+    from slurm._saved import SavedReader
     from slurm.errors import SlurmError
-    from slurm.reader import CommandReader, SavedReader
+    from slurm.reader import Access, open_reader
 except ImportError as error:  # a distribution on PyPI owns the name too, and its files may lie over ours
     import slurm
 
@@ -16,10 +17,11 @@ except ImportError as error:  # a distribution on PyPI owns the name too, and it
     ) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from slurm.reader import Reader
     from slurm.snapshot import Snapshot
+
+
+__all__ = ["Access", "Source", "SourceUnknown", "ask_slurm", "replay"]
 
 
 class SourceUnknown(Exception):  # noqa: N818 - a state of the world, not a bug
@@ -29,10 +31,12 @@ class SourceUnknown(Exception):  # noqa: N818 - a state of the world, not a bug
 class Source:
     """A Reader whose failures are SourceUnknown, whatever the door."""
 
-    def __init__(self, reader: Reader, name: str) -> None:
+    def __init__(self, reader: Reader, name: str, why: str) -> None:
         self._reader = reader
         self.name = name
-        """What is asked, for people and for `publish --format json`."""
+        """What is asked, for people and for `publish --format json`: "text", or the files of a replay."""
+        self.why = why
+        """Why that and nothing else."""
 
     @property
     def remarks(self) -> list[str]:
@@ -46,12 +50,17 @@ class Source:
         except SlurmError as error:
             raise SourceUnknown(str(error)) from error
 
+    def close(self) -> None:
+        """Let go of what is kept between two passes."""
+        self._reader.close()
 
-def ask_slurm(*, timeout: float, environ: Mapping[str, str]) -> Source:
-    """Observe through Slurm's commands; `timeout` is in seconds, for a pass's queries together."""
-    return Source(CommandReader(timeout=timeout, environ=environ), "scontrol, squeue")
+
+def ask_slurm(prefer: str, access: Access) -> Source:
+    """Observe a living Slurm by the door that is preferred (see slurm.reader.open_reader)."""
+    door = open_reader(prefer, access)
+    return Source(door.reader, door.name, door.why)
 
 
-def replay(nodes: str, jobs: str, *, cluster: str) -> Source:
-    """Observe what `scontrol show nodes -o` and `scontrol show jobs` said when they were saved to two files."""
-    return Source(SavedReader(nodes, jobs, cluster=cluster), f"{nodes}, {jobs}")
+def replay(nodes: str, jobs: str, *, cluster: str | None) -> Source:
+    """Observe what any door said when it was saved to two files."""
+    return Source(SavedReader(nodes, jobs, cluster=cluster), f"{nodes}, {jobs}", "saved answers")

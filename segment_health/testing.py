@@ -118,6 +118,7 @@ class _FakeSource(Source):
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
         self.name = "fake"
+        self.why = "a test"
 
     @property
     def remarks(self) -> list[str]:
@@ -125,3 +126,6 @@ class _FakeSource(Source):
 
     def observe(self) -> Snapshot:
         return self._cluster.snapshot()
+
+    def close(self) -> None:
+        pass

@@ -12,12 +12,16 @@ import signal
 import subprocess
 import time
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from .errors import SlurmProtocolError, SlurmUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    Run = Callable[..., list["Completed"]]
+    Sink = Callable[[bytes], object]
 
 MAX_OUTPUT = 1 << 29
 """Bytes of one command's answer; 100,000 nodes print some 60 MB."""
@@ -47,11 +51,60 @@ _SCRUBBED = (
 
 @dataclass(slots=True)
 class Completed:
-    """A command that ended with status 0: its output, and what it wrote to stderr (decoded, stripped)."""
+    """A command that ended with status 0: its output, and what it wrote to stderr (decoded, stripped).
+
+    `stdout` is empty where a sink took it.
+    """
 
     argv: tuple[str, ...]
     stdout: bytes
     stderr: str
+
+    @property
+    def remark(self) -> str | None:
+        """What it said on stderr, in a line of its own for the log; None if nothing."""
+        return f"{os.path.basename(self.argv[0])}: {self.stderr}" if self.stderr else None
+
+
+class Commands:
+    """Slurm's commands as this site has them.
+
+    `timeout` is in seconds and holds for the commands of one call of ask() together. `directory` is where they
+    are, else PATH says; `cluster` the one that is wanted, where that may be another than slurm.conf's own.
+    """
+
+    is_remote = False
+    """Whether the cluster wanted is another one, to be reached through slurmdbd (`--clusters` of squeue(1))."""
+
+    def __init__(
+        self,
+        *,
+        timeout: float,
+        environ: Mapping[str, str],
+        directory: str | None = None,
+        cluster: str | None = None,
+        run: Run | None = None,
+    ) -> None:
+        self.timeout = timeout
+        self.environ = clean_environment(environ)
+        self.cluster = cluster
+        self._directory = directory
+        self._run = run
+
+    def ask(self, *queries: Sequence[str], sinks: Sequence[Sink] = ()) -> list[Completed]:
+        """Run queries side by side; answers in order. With sinks, one each, output goes there as it comes.
+
+        Raises as run() does.
+        """
+        return (self._run or run)(
+            [self._argv(query) for query in queries], timeout=self.timeout, environ=self.environ, sinks=sinks
+        )
+
+    def _argv(self, query: Sequence[str]) -> list[str]:
+        argv = [f"--clusters={self.cluster}" if self.is_remote and word == "--local" else word for word in query]
+        if self._directory is not None:
+            argv[0] = os.path.join(self._directory, argv[0])
+        return argv
 
 
 def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -61,8 +114,12 @@ def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return kept | {"LC_ALL": "C", "TZ": "UTC"}
 
 
-def run(commands: Sequence[Sequence[str]], *, timeout: float, environ: Mapping[str, str]) -> list[Completed]:
+def run(
+    commands: Sequence[Sequence[str]], *, timeout: float, environ: Mapping[str, str], sinks: Sequence[Sink] = ()
+) -> list[Completed]:
     """Run commands at the same time and return their answers in order.
+
+    With `sinks`, one a command, standard output is not kept but handed on while it arrives.
 
     `timeout` is in seconds and holds for all together; at the deadline, at the first failure and when this
     process is interrupted, every command is killed with its whole process group.
@@ -73,7 +130,8 @@ def run(commands: Sequence[Sequence[str]], *, timeout: float, environ: Mapping[s
     deadline = time.monotonic() + timeout
     running: list[_Running] = []
     try:
-        running.extend(_start(tuple(argv), environ) for argv in commands)
+        for argv, sink in zip_longest(commands, sinks):
+            running.append(_start(tuple(argv), environ, sink))
         _collect(running, deadline, timeout)
         return [Completed(command.argv, bytes(command.stdout), command.said) for command in running]
     finally:
@@ -81,7 +139,7 @@ def run(commands: Sequence[Sequence[str]], *, timeout: float, environ: Mapping[s
             command.kill()
 
 
-def _start(argv: tuple[str, ...], environ: Mapping[str, str]) -> _Running:
+def _start(argv: tuple[str, ...], environ: Mapping[str, str], sink: Sink | None) -> _Running:
     try:
         process = subprocess.Popen(
             argv,
@@ -97,13 +155,15 @@ def _start(argv: tuple[str, ...], environ: Mapping[str, str]) -> _Running:
         ) from error
     except OSError as error:
         raise SlurmUnavailable(f"{argv[0]}: cannot be started: {error.strerror}") from error
-    return _Running(argv, process)
+    return _Running(argv, process, sink)
 
 
 @dataclass(slots=True)
 class _Running:
     argv: tuple[str, ...]
     process: subprocess.Popen[bytes]
+    sink: Sink | None
+    received: int = 0
     stdout: bytearray = field(default_factory=bytearray)
     stderr: bytearray = field(default_factory=bytearray)
 
@@ -116,8 +176,12 @@ class _Running:
         assert self.process.stdout is not None
         if stream != self.process.stdout.fileno():
             self.stderr += data[: _MAX_STDERR - len(self.stderr)]
-        elif len(self.stdout) + len(data) > MAX_OUTPUT:
+            return
+        self.received += len(data)
+        if self.received > MAX_OUTPUT:
             raise SlurmProtocolError(f"{self.name}: answered more than {MAX_OUTPUT} bytes")
+        if self.sink is not None:
+            self.sink(data)
         else:
             self.stdout += data
 

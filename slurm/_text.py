@@ -13,15 +13,21 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from . import hostlist
+from ._config import SHOW_CONFIG, config_of, identify
+from ._fields import allocation_of, digits, shown
 from .errors import SlurmProtocolError
-from .job import HOLDS_NOTHING, Allocation
+from .job import holds_nothing
 from .node import Node, parse_state
+from .snapshot import Snapshot, existing
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
+    from ._command import Commands
+    from ._config import Config
+    from .job import Allocation
+
 SHOW_NODES = ("scontrol", "--all", "--future", "--local", "show", "nodes", "--oneliner")
-SHOW_CONFIG = ("scontrol", "--local", "show", "config")
 
 _FIELDS = (
     "JobID",
@@ -54,6 +60,41 @@ _NO_ID = frozenset({"N/A", "0", "", "4294967294"})
 """How "no such id" is written; the last is NO_VAL."""
 
 
+class TextReader:
+    """Asks a living slurmctld through `scontrol` and `squeue`: the cheapest door that every site has.
+
+    One node query and one job query a pass, side by side, however many jobs there are; the first pass also asks
+    who the cluster is.
+    """
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+        self._config: Config | None = None
+        self.remarks: list[str] = []
+
+    def read(self) -> Snapshot:
+        """Ask slurmctld once."""
+        if self._config is None and self._commands.cluster is not None:  # first of all find out where it is
+            self._config = identify(self._commands)
+        queries = (SHOW_NODES, SHOW_JOBS) if self._config else (SHOW_NODES, SHOW_JOBS, SHOW_CONFIG)
+        answers = self._commands.ask(*queries)
+        self.remarks = [answer.remark for answer in answers if answer.remark]
+        nodes, jobs, *config = (answer.stdout for answer in answers)
+        if self._config is None:
+            self._config = config_of(config[0])
+        allocations = parse_jobs(jobs)
+        return Snapshot(
+            cluster=self._config.cluster,
+            slurm_version=self._config.slurm_version,
+            nodes=existing(parse_nodes(nodes), allocations),
+            allocations=allocations,
+            visible_user=self._config.visible_user,
+        )
+
+    def close(self) -> None:
+        """Keep nothing open."""
+
+
 def parse_nodes(output: bytes, zone: tzinfo | None = timezone.utc) -> dict[str, Node]:
     """Read `scontrol show nodes --oneliner`: nodes by name, never none.
 
@@ -67,7 +108,7 @@ def parse_nodes(output: bytes, zone: tzinfo | None = timezone.utc) -> dict[str, 
         if not row.startswith("NodeName="):
             if _FREE_TEXT.search(line) and _BEFORE_STATE not in row:
                 continue  # a line break in the comment of the node above
-            raise SlurmProtocolError(f"scontrol show nodes: not a node: {_shown(row)}")
+            raise SlurmProtocolError(f"scontrol show nodes: not a node: {shown(row)}")
         line = row
         node = _parse_node(row, zone, marked=marked)
         if node.name in nodes:
@@ -89,7 +130,7 @@ def _parse_node(row: str, zone: tzinfo | None, *, marked: bool) -> Node:
     _, state_found, rest = (rest if mark else row).partition(" State=")  # the first: later ones are free text
     if is_forged or not state_found or not hostlist.is_node_name(name):
         raise SlurmProtocolError(
-            f"scontrol show nodes: malformed row (a record pasted into a reason or comment?): {_shown(row)}"
+            f"scontrol show nodes: malformed row (a record pasted into a reason or comment?): {shown(row)}"
         )
     base, flags = parse_state(rest.split(" ", 1)[0])
     _, found, reason = rest.partition(" Reason=")
@@ -138,9 +179,9 @@ def parse_jobs(output: bytes) -> tuple[Allocation, ...]:
 def _parse_job(row: str) -> Allocation | None:
     values = row.split("|")
     if len(values) != len(_FIELDS) + 1 or values[-1]:
-        raise SlurmProtocolError(f"squeue: row without its {len(_FIELDS)} fields: {_shown(row)}")
+        raise SlurmProtocolError(f"squeue: row without its {len(_FIELDS)} fields: {shown(row)}")
     job, array, task, het, state, restarts, start, user, user_id, partition, nodelist, _ = values
-    return allocation_of(
+    return printed_allocation(
         job_id=job,
         array_job_id=array,
         array_task_id=task,
@@ -156,7 +197,7 @@ def _parse_job(row: str) -> Allocation | None:
     )
 
 
-def allocation_of(  # noqa: PLR0913 - one parameter a printed field
+def printed_allocation(  # noqa: PLR0913 - one parameter a printed field
     *,
     job_id: str,
     array_job_id: str,
@@ -177,52 +218,31 @@ def allocation_of(  # noqa: PLR0913 - one parameter a printed field
     cannot be one: guessing would name the wrong unit.
     """
     if not state:
-        raise SlurmProtocolError(f"job {_shown(job_id)} has no state")
-    if not HOLDS_NOTHING.isdisjoint(state.split(",")):
+        raise SlurmProtocolError(f"job {shown(job_id)} has no state")
+    if holds_nothing(state):
         return None
-    in_array = array_task_id not in _NO_ID - {"0"} and array_job_id not in _NO_ID
     try:
-        return Allocation(
-            job_id=_digits(job_id),
+        return allocation_of(
+            job_id=job_id,
+            array_job_id=None if array_job_id in _NO_ID else array_job_id,
+            array_task_id=None if array_task_id in _NO_ID - {"0"} else array_task_id,
+            het_job_id=None if het_job_id in _NO_ID else het_job_id,
             state=state,
-            restart_count=int(_digits(restart_count)),
+            restart_count=int(digits(restart_count)),
             start_time=parse_time(start_time, zone),
-            nodelist=nodelist,
-            nodes=hostlist.expand(nodelist),
-            array_job_id=_digits(array_job_id) if in_array else None,
-            array_task_id=_digits(array_task_id) if in_array else None,
-            het_job_id=None if het_job_id in _NO_ID else _digits(het_job_id),
             user=user,
             user_id=user_id,
             partition=partition,
+            nodelist=nodelist,
         )
     except (ValueError, SlurmProtocolError) as error:
-        raise SlurmProtocolError(f"job {_shown(job_id)} in state {_shown(state)}: {error}") from error
-
-
-def parse_config(output: bytes) -> dict[str, str]:
-    """Read `scontrol show config`: values by key, both as printed.
-
-    Raises SlurmProtocolError for an empty answer, one that is cut short (keys are sorted, and without PrivateData
-    we would believe that we see every job), or one that names no cluster.
-    """
-    config: dict[str, str] = {}
-    for row in _lines(output, "scontrol show config"):
-        key, found, value = row.partition("=")
-        if found:
-            config.setdefault(key.strip(), value.strip())
-    if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", config.get("ClusterName", "")):
-        raise SlurmProtocolError("scontrol show config: no usable ClusterName in the answer")
-    for key in ("PrivateData", "SlurmUser"):
-        if key not in config:
-            raise SlurmProtocolError(f"scontrol show config: answer cut short (no {key})")
-    return config
+        raise SlurmProtocolError(f"job {shown(job_id)} in state {shown(state)}: {error}") from error
 
 
 def parse_time(text: str, zone: tzinfo | None) -> int:
     """Turn `2026-11-29T19:50:07` into seconds since the epoch; ValueError for anything else."""
     if _TIME.fullmatch(text) is None:
-        raise ValueError(f"not a time: {_shown(text)}")
+        raise ValueError(f"not a time: {shown(text)}")
     return int(datetime.fromisoformat(text).replace(tzinfo=zone).timestamp())  # a naive one is local
 
 
@@ -240,14 +260,3 @@ def _lines(output: bytes, command: str, *, may_be_empty: bool = False) -> list[s
     if not output.endswith(b"\n"):
         raise SlurmProtocolError(f"{command}: answer cut short (no newline at its end)")
     return [line for line in decode(output).split("\n") if line.strip(" ")]
-
-
-def _digits(text: str) -> str:
-    if not (text.isascii() and text.isdigit() and len(text) <= hostlist.MAX_DIGITS):
-        raise ValueError(f"not a number: {_shown(text)}")
-    return text
-
-
-def _shown(text: str) -> str:
-    """Quote text from outside for an error: short, control characters escaped."""
-    return ascii(text if len(text) <= 120 else text[:117] + "...")  # noqa: PLR2004 - about one line

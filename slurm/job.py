@@ -39,6 +39,11 @@ HOLDS_NOTHING = frozenset(
 """Job states in which there is no allocation to reuse: not begun, ending, ended, or waiting for its next run."""
 
 
+def holds_nothing(state: str) -> bool:
+    """Tell whether a job in this state, or in these joined by commas, surely has no allocation to reuse."""
+    return not HOLDS_NOTHING.isdisjoint(state.split(","))
+
+
 @dataclass(frozen=True, slots=True)
 class Allocation:
     """An allocation, in Slurm's own ids.

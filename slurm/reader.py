@@ -1,22 +1,17 @@
-"""Readers: where a Snapshot comes from."""
+"""Readers: where a Snapshot comes from, and which door is taken."""
 
 from __future__ import annotations
 
-import os
-import stat
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from . import _command, _text
-from ._saved import parse_saved_jobs
-from .errors import SlurmProtocolError, SlurmUnavailable
-from .snapshot import Snapshot, existing
+from ._command import Commands
+from ._text import TextReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping
 
-    Run = Callable[..., list[_command.Completed]]
-
-_CHUNK = 1 << 20
+    from .snapshot import Snapshot
 
 
 class Reader(Protocol):
@@ -28,94 +23,58 @@ class Reader(Protocol):
     def read(self) -> Snapshot:
         """Ask once. Raises SlurmUnavailable or SlurmProtocolError."""
 
+    def close(self) -> None:
+        """Let go of what it keeps between two answers: a child process, a connection."""
 
-class CommandReader:
-    """Asks a living slurmctld through `scontrol` and `squeue`.
 
-    One node query and one job query a pass, side by side, however many jobs there are; the first pass also asks
-    who the cluster is. `timeout` is in seconds, for all of a pass's queries together.
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How this site's Slurm is reached.
+
+    `timeout` is in seconds, for what a pass asks side by side. `cluster` is the one that is wanted, None for
+    whoever answers; `commands_directory` is where Slurm's commands are, None for PATH. The last two are
+    slurmrestd's: `http://host:6820` or `unix:/path`, and a file with a JSON web token (else SLURM_JWT).
     """
 
-    def __init__(self, *, timeout: float, environ: Mapping[str, str], run: Run = _command.run) -> None:
-        self._timeout = timeout
-        self._environ = _command.clean_environment(environ)
-        self._run = run
-        self._config: dict[str, str] | None = None
-        self.remarks: list[str] = []
+    timeout: float
+    environ: Mapping[str, str]
+    cluster: str | None = None
+    slurm_conf: str | None = None
+    commands_directory: str | None = None
+    rest_url: str | None = None
+    rest_token_file: str | None = None
 
-    def read(self) -> Snapshot:
-        """Ask slurmctld once."""
-        commands: list[Sequence[str]] = [_text.SHOW_NODES, _text.SHOW_JOBS]
-        if self._config is None:
-            commands.append(_text.SHOW_CONFIG)
-        answers = self._run(commands, timeout=self._timeout, environ=self._environ)
-        self.remarks = [f"{' '.join(a.argv[:1])}: {a.stderr}" for a in answers if a.stderr]
-        if self._config is None:
-            self._config = _text.parse_config(answers[2].stdout)
-        allocations = _text.parse_jobs(answers[1].stdout)
-        return Snapshot(
-            cluster=self._config["ClusterName"],
-            slurm_version=self._config.get("SLURM_VERSION"),
-            nodes=existing(_text.parse_nodes(answers[0].stdout), allocations),
-            allocations=allocations,
-            visible_user=_visible_user(self._config, os.geteuid()),
+    def environment(self) -> dict[str, str]:
+        """Return the environment for whatever uses libslurm."""
+        return {**self.environ, **({"SLURM_CONF": self.slurm_conf} if self.slurm_conf else {})}
+
+    def commands(self) -> Commands:
+        """Return Slurm's commands."""
+        return Commands(
+            timeout=self.timeout,
+            environ=self.environment(),
+            directory=self.commands_directory,
+            cluster=self.cluster,
         )
 
 
-class SavedReader:
-    """Reads saved `scontrol show nodes -o` and `scontrol show jobs`.
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A reader, the name of its door, and why it was taken."""
 
-    Their times are in the zone of this process (set TZ to say otherwise). `cluster` is what the answers
-    themselves do not tell.
+    reader: Reader
+    name: str
+    why: str
+
+
+def open_reader(prefer: str, access: Access) -> Door:
+    """Open a door: "text", "json", "rest", "pyslurm", or "auto", which is pyslurm where it fits, else text.
+
+    Each loads what it needs only when it is taken. Never fails: what is missing shows in the first answer.
     """
+    if prefer == "json":
+        from ._json import JsonReader  # noqa: PLC0415 - pydantic: 70 ms that the text door does not pay
 
-    def __init__(self, nodes: str, jobs: str, *, cluster: str) -> None:
-        self._nodes = nodes
-        self._jobs = jobs
-        self._cluster = cluster
-        self.remarks: list[str] = []
-
-    def read(self) -> Snapshot:
-        """Read both files."""
-        allocations = parse_saved_jobs(_contents(self._jobs))
-        return Snapshot(
-            cluster=self._cluster,
-            slurm_version=None,
-            nodes=existing(_text.parse_nodes(_contents(self._nodes), zone=None), allocations),
-            allocations=allocations,
-        )
-
-
-def _contents(path: str) -> bytes:
-    """Read a regular file, or a pipe (`<(ssh head scontrol show nodes -o)`), within bounds."""
-    try:
-        with open(path, "rb", opener=_open_at_once) as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
-                raise SlurmUnavailable(f"{path}: neither a file nor a pipe")
-            os.set_blocking(file.fileno(), True)
-            data = bytearray()
-            while chunk := file.read(_CHUNK):  # not all at once: read(n) would ask for n bytes of memory first
-                data += chunk
-                if len(data) > _command.MAX_OUTPUT:
-                    raise SlurmProtocolError(f"{path}: more than {_command.MAX_OUTPUT} bytes")
-    except OSError as error:
-        raise SlurmUnavailable(f"{path}: {error.strerror}") from error
-    return bytes(data)
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open without waiting: a fifo that nobody writes to would hold us for ever."""
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
-def _visible_user(config: Mapping[str, str], uid: int) -> str | None:
-    """Whose jobs alone this process sees: with PrivateData=jobs its own, unless it is root or SlurmUser.
-
-    An operator sees more than this assumes, which costs a delayed retirement and never a false one.
-    """
-    private = {word.strip().lower() for word in config.get("PrivateData", "").split(",")}
-    slurm_user = config.get("SlurmUser", "")
-    if not private & {"jobs", "all"} or uid == 0 or slurm_user.endswith(f"({uid})"):
-        return None
-    return str(uid)
+        return Door(JsonReader(access.commands()), "json", "asked for")
+    why = "asked for" if prefer == "text" else "pyslurm is not installed"
+    return Door(TextReader(access.commands()), "text", why)

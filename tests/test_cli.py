@@ -127,7 +127,8 @@ def test_a_pass_as_json(site: Site) -> None:
     assert json.dumps(document) == json.dumps(
         {
             "pass": "complete",
-            "source": "scontrol, squeue",
+            "source": "text",
+            "source_reason": "pyslurm is not installed",
             "slurm_version": "22.05.8",
             "nodes": {"total": 4, "unavailable": 1},
             "units": {"total": 2, "excluded": 1},

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm import _command, reader
+from slurm import _command, _config
+from slurm._command import Commands
+from slurm._saved import SavedReader
+from slurm._text import TextReader
 from slurm.errors import SlurmError, SlurmProtocolError, SlurmUnavailable
-from slurm.reader import CommandReader, SavedReader
 from slurm.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -84,7 +86,7 @@ class FakeSlurm:
             path.unlink()
         return calls
 
-    def reader(self, timeout: float = 30) -> CommandReader:
+    def reader(self, timeout: float = 30) -> TextReader:
         """Return a reader that asks these commands, out of an environment that would spoil what they say."""
         path = f"{self.directory}/bin{os.pathsep}{os.environ['PATH']}"
         spoilt = {
@@ -93,7 +95,8 @@ class FakeSlurm:
             "SLURM_CLUSTERS": "other",
             "TZ": "Asia/Tokyo",
         }
-        return CommandReader(timeout=timeout, environ={"PATH": path, "FAKE": str(self.directory), **spoilt})
+        environ = {"PATH": path, "FAKE": str(self.directory), **spoilt}
+        return TextReader(Commands(timeout=timeout, environ=environ))
 
 
 @pytest.fixture
@@ -204,7 +207,7 @@ def test_any_malformed_answer_is_no_snapshot(slurm: FakeSlurm, what: str, answer
 def test_missing_commands(tmp_path: Path) -> None:
     """Where Slurm is not installed, that is what is said."""
     with pytest.raises(SlurmUnavailable, match="command not found"):
-        CommandReader(timeout=5, environ={"PATH": str(tmp_path)}).read()
+        TextReader(Commands(timeout=5, environ={"PATH": str(tmp_path)})).read()
 
 
 def test_no_job_is_an_answer(slurm: FakeSlurm) -> None:
@@ -244,7 +247,7 @@ def test_future_node_under_an_allocation_stays(slurm: FakeSlurm) -> None:
 )
 def test_visible_user(private: str, slurm_user: str, uid: int, visible: str | None) -> None:
     """With PrivateData=jobs an ordinary user sees its own jobs alone; root and SlurmUser see all."""
-    assert reader._visible_user({"PrivateData": private, "SlurmUser": slurm_user}, uid) == visible
+    assert _config._visible_user({"PrivateData": private, "SlurmUser": slurm_user}, uid) == visible
 
 
 def test_private_jobs(slurm: FakeSlurm) -> None:

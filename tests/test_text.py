@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from segment_health.unit import unit_id_of
-from slurm import _saved, _text
+from slurm import _config, _records, _text
 from slurm.errors import SlurmProtocolError
 
 if TYPE_CHECKING:
@@ -375,7 +375,7 @@ def test_no_task(task: str) -> None:
 
 def test_configuration_of_a_real_slurm() -> None:
     """The cluster's name, its version and who may see jobs are read as they are printed."""
-    config = _text.parse_config((HOSTILE / "scontrol_show_config.txt").read_bytes())
+    config = _config.parse_config((HOSTILE / "scontrol_show_config.txt").read_bytes())
     assert (config["ClusterName"], config["SLURM_VERSION"]) == ("sandbox", "22.05.8")
     assert (config["PrivateData"], config["SlurmUser"]) == ("none", "root(0)")
 
@@ -394,7 +394,7 @@ def test_configuration_of_a_real_slurm() -> None:
 )
 def test_unusable_configuration(output: bytes) -> None:
     """A configuration that names no cluster, or ends before it says who sees jobs, is refused."""
-    assert refused(_text.parse_config, output).isprintable()
+    assert refused(_config.parse_config, output).isprintable()
 
 
 # --- times ------------------------------------------------------------------------------------------------
@@ -428,9 +428,9 @@ ANSWERS: dict[str, tuple[Callable[[bytes], Any], bytes]] = {
     "nodes": (_text.parse_nodes, nodes_of("26.05")),
     "hostile-nodes": (_text.parse_nodes, (HOSTILE / "scontrol_show_nodes_oneline.txt").read_bytes()),
     "jobs": (_text.parse_jobs, (HOSTILE / "squeue.txt").read_bytes()),
-    "config": (_text.parse_config, (HOSTILE / "scontrol_show_config.txt").read_bytes()),
-    "saved-jobs": (_saved.parse_saved_jobs, (HOSTILE / "scontrol_show_jobs.txt").read_bytes()),
-    "saved-jobs-oneline": (_saved.parse_saved_jobs, (HOSTILE / "scontrol_show_jobs_oneline.txt").read_bytes()),
+    "config": (_config.parse_config, (HOSTILE / "scontrol_show_config.txt").read_bytes()),
+    "saved-jobs": (_records.parse_saved_jobs, (HOSTILE / "scontrol_show_jobs.txt").read_bytes()),
+    "saved-jobs-oneline": (_records.parse_saved_jobs, (HOSTILE / "scontrol_show_jobs_oneline.txt").read_bytes()),
 }
 
 
@@ -482,8 +482,8 @@ EDITS = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 40), TOKENS | st.bina
 PARSERS: tuple[Callable[[bytes], object], ...] = (
     _text.parse_nodes,
     _text.parse_jobs,
-    _text.parse_config,
-    _saved.parse_saved_jobs,
+    _config.parse_config,
+    _records.parse_saved_jobs,
 )
 
 

@@ -15,7 +15,7 @@ import click
 from segment_health import __version__
 from segment_health.record import printable
 
-from . import report
+from . import report, source
 from .failure import ATTENTION, DONE, UNKNOWN, USAGE, Failure, say
 
 if TYPE_CHECKING:
@@ -38,16 +38,13 @@ if TYPE_CHECKING:
 @click.option("--user", metavar="NAME", help="Units of this user.")
 @click.option("--partition", metavar="NAME", help="Units of this partition.")
 @click.option("--all", is_flag=True, default=None, help="Every unit of the cluster.")
-@click.option("--timeout", metavar="SECONDS", help="How long Slurm may take to answer.  [default: 30]")
 @click.option("--interval", metavar="SECONDS", help="From pass to pass, within 10 %.  [default: 300]")
 @click.option("--stale-after", metavar="SECONDS", help="Without a complete pass, or `never`.  [default: 1800]")
 @click.option("--standby", is_flag=True, default=None, help="Only publish while no other of this scope is alive.")
 @click.option("--publish-at", metavar="LEVEL", help="Lowest level that excludes.  [default: PreSeparateFault]")
 @click.option("--adopt", is_flag=True, default=None, help="Take over artifacts that somebody else wrote.")
 @click.option("--on-separate", metavar="COMMAND", help="Run for each unit that reaches SeparateFault.")
-@click.option("--nodes-from", metavar="FILE", help="Saved `scontrol show nodes -o`, instead of asking Slurm.")
-@click.option("--jobs-from", metavar="FILE", help="Saved `scontrol show jobs`, with -o or without.")
-@click.option("--cluster", metavar="NAME", help="The cluster that the saved answers are of.  [default: saved]")
+@source.options
 @click.option("--config", metavar="FILE", envvar="SEGMENT_HEALTH_CONFIG", help="Settings, TOML.")
 @click.option("--quiet", "-q", is_flag=True, help="With --once: say only what is wrong.")
 @click.option("--dry-run", is_flag=True, help="With --once: say what would change, and change nothing.")
@@ -96,7 +93,7 @@ def _once(
     publication = plan.publication
     done: Pass | None = None
     try:
-        with _ended_by_signals():
+        with _ended_by_signals(), contextlib.closing(plan.source):
             done = Service(plan, time.time).attempt(wait=told.timeout if wait else 0.0)
         error, code = None, DONE if done.wrote_everything else ATTENTION
     except lock.AlreadyRunning as running:
@@ -110,8 +107,8 @@ def _once(
         error, code = f"{publication.directory}: {failure.strerror or failure}; nothing was changed", ATTENTION
     seconds = time.monotonic() - began
     if format_ == "json":
-        source = plan.source.name
-        say(json.dumps(report.document(done, error, source=source, dry_run=dry_run, seconds=seconds)))
+        observed = plan.source
+        say(json.dumps(report.document(done, error, source=observed, dry_run=dry_run, seconds=seconds)))
     elif done is not None and not quiet:
         for change in done.changes:
             say(printable(report.change_line(change)))
@@ -150,10 +147,7 @@ def _loop(given: Mapping[str, Any], config: str | None) -> int:
         while signals.ending is None:
             try:
                 with lock.hold(lock.LOOP, *where, os.environ):
-                    every = f"every {publication.interval:g} s"
-                    log.say(
-                        "INFO", "start", f"publishing {publication.scope} into {publication.directory} {every}"
-                    )
+                    log.say("INFO", "start", _introduction(plan))
                     try:
                         watch.run(
                             service,
@@ -165,6 +159,7 @@ def _loop(given: Mapping[str, Any], config: str | None) -> int:
                         )
                     finally:
                         service.retire()
+                        service.close()
             except lock.AlreadyRunning as running:
                 if not told.standby:
                     other = f"another publisher of {publication.scope} in {publication.directory}"
@@ -175,6 +170,12 @@ def _loop(given: Mapping[str, Any], config: str | None) -> int:
                 raise Failure(f"no lock, so nothing was done: {error}", USAGE) from error
         log.say("INFO", "end", f"{signal.Signals(signals.ending).name}: ended; exclusions stay in place")
     return DONE
+
+
+def _introduction(plan: Plan) -> str:
+    publication, source = plan.publication, plan.source
+    what = f"publishing {publication.scope} into {publication.directory} every {publication.interval:g} s"
+    return f"{what}; source {source.name}: {source.why}"
 
 
 @contextlib.contextmanager
@@ -197,7 +198,7 @@ def _plan(
     given: Mapping[str, Any], config: str | None, *, loop: bool = False, dry_run: bool = False
 ) -> tuple[Plan, Settings]:
     """Return what to do, and by which settings."""
-    from segment_health import settings, sources  # noqa: PLC0415
+    from segment_health import settings  # noqa: PLC0415
     from segment_health.level import FaultLevel  # noqa: PLC0415
     from segment_health.policy import Policy  # noqa: PLC0415
     from segment_health.publish import Publication  # noqa: PLC0415
@@ -213,31 +214,27 @@ def _plan(
             policy=Policy(FaultLevel[told.publish_at]),
             version=__version__,
             interval=told.interval,
-            own_job=None if saved else _own_job(scope, os.environ),
+            own_job=None if saved else _own_job(scope, told.cluster, os.environ),
             loop=loop,
             adopt=told.adopt,
             dry_run=dry_run,
         )
+        observed, lock_name = source.opened(told, os.environ)
     except settings.SettingsError as error:
         raise Failure(str(error), USAGE) from error
-    if saved is not None:
-        cluster = told.cluster or "saved"
-        source = sources.replay(*saved, cluster=cluster)
-    else:
-        # Two clusters of one host have two slurm.conf; the name is known only once one has answered.
-        cluster = os.path.realpath(os.environ.get("SLURM_CONF") or "/etc/slurm/slurm.conf")
-        source = sources.ask_slurm(timeout=told.timeout, environ=os.environ)
     stale_after = None if told.stale_after == "never" else float(told.stale_after)
-    return Plan(publication, source, stale_after, told.standby, told.on_separate, cluster), told
+    return Plan(publication, observed, stale_after, told.standby, told.on_separate, lock_name), told
 
 
-def _own_job(scope: Scope, environ: Mapping[str, str]) -> str | None:
-    """Return the job in which this process runs, if the scope covers it."""
+def _own_job(scope: Scope, asked: str | None, environ: Mapping[str, str]) -> str | None:
+    """Return the job in which this process runs, if the scope covers it, and it is of the cluster asked for."""
     names = {
         "job": ("SLURM_ARRAY_JOB_ID", "SLURM_JOB_ID"),
         "user": ("SLURM_JOB_USER", "SLURM_JOB_UID"),
         "partition": ("SLURM_JOB_PARTITION",),
         "all": (),
     }[scope.kind]
+    if asked not in {None, environ.get("SLURM_CLUSTER_NAME")}:
+        return None  # ids of another cluster
     covered = scope.kind == "all" or any(environ.get(name) in scope.values for name in names)
     return environ.get("SLURM_JOB_ID") or None if covered else None

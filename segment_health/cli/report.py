@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from segment_health.publish import Pass
+    from segment_health.sources import Source
     from segment_health.store import Change
 
 
 def document(
-    done: Pass | None, error: str | None, *, source: str, dry_run: bool, seconds: float
+    done: Pass | None, error: str | None, *, source: Source, dry_run: bool, seconds: float
 ) -> dict[str, Any]:
     """Return the public JSON of a pass; `done` is None unless it was complete, `error` then says why."""
     return {
         "pass": "unknown" if done is None else "complete",
-        "source": source,
+        "source": source.name,
+        "source_reason": source.why,
         "slurm_version": None if done is None else done.snapshot.slurm_version,
         "nodes": {
             "total": 0 if done is None else len(done.snapshot.nodes),

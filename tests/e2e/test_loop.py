@@ -19,7 +19,7 @@ from segment_health.policy import Policy
 from segment_health.publish import Publication
 from segment_health.scope import EVERYTHING, of_jobs
 from segment_health.service import Plan, Service
-from segment_health.sources import ask_slurm
+from segment_health.sources import Access, ask_slurm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -257,7 +257,7 @@ def test_two_sidecars_and_a_site_wide_publisher_never_flap(site: Site) -> None:
         Service(
             Plan(
                 Publication(str(site.directory), scope, Policy(), "0.1.0", interval=300.0),
-                ask_slurm(timeout=30, environ=site.cluster.env),
+                ask_slurm("text", Access(timeout=30, environ=site.cluster.env)),
                 stale_after=None,
                 standby=False,
                 on_separate=None,

@@ -10,7 +10,7 @@ import json
 import re
 from pathlib import Path
 
-from slurm import _text
+from slurm import _config, _text
 from slurm.sandbox import Sandbox
 
 HERE = Path(__file__).parent
@@ -59,7 +59,7 @@ def main() -> None:
         target = HERE / f"{version[0]}-hostile"
         target.mkdir(exist_ok=True)
         (target / "version.txt").write_bytes(ask("scontrol", "-V"))
-        (target / "scontrol_show_config.txt").write_bytes(ask(*_text.SHOW_CONFIG))
+        (target / "scontrol_show_config.txt").write_bytes(ask(*_config.SHOW_CONFIG))
         names = {text: ask("scontrol", "show", "hostnames", text).decode().split() for text in HOSTLISTS}
         (target / "scontrol_show_hostnames.json").write_text(json.dumps(names, indent=1) + "\n")
 

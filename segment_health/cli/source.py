@@ -1,0 +1,63 @@
+"""Where Slurm's state comes from: the options that `publish` and `record` share."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from segment_health.settings import Settings
+    from segment_health.sources import Source
+
+    Command = TypeVar("Command", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option("--source", metavar="auto|text|json|rest|pyslurm", help="The door to Slurm.  [default: auto]"),
+    click.option("--cluster", metavar="NAME", help="Ask this cluster; of saved answers: what they are of."),
+    click.option("--slurm-conf", metavar="FILE", help="The slurm.conf to use, as SLURM_CONF."),
+    click.option("--slurm-bin-dir", metavar="DIR", help="Where Slurm's commands are.  [default: PATH]"),
+    click.option("--rest-url", metavar="URL", help="slurmrestd: http://host:6820 or unix:/path."),
+    click.option("--rest-jwt-file", metavar="FILE", help="Its token.  [default: SLURM_JWT]"),
+    click.option("--timeout", metavar="SECONDS", help="How long Slurm may take to answer.  [default: 30]"),
+    click.option(
+        "--nodes-from", metavar="FILE", help="Saved nodes of any door, instead of asking Slurm; - is stdin."
+    ),
+    click.option("--jobs-from", metavar="FILE", help="Saved jobs of any door."),
+)
+
+
+def options(command: Command) -> Command:
+    """Add the options to a command; their values are settings."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def opened(told: Settings, environ: Mapping[str, str]) -> tuple[Source, str]:
+    """Return the source, and what tells its cluster from another one of this host before the first answer.
+
+    Raises SettingsError.
+    """
+    from segment_health import sources  # noqa: PLC0415 - each command loads what it needs
+
+    saved = told.saved_answers()
+    if saved is not None:
+        return sources.replay(*saved, cluster=told.cluster), told.cluster or "saved"
+    told.check_source()
+    access = sources.Access(
+        timeout=told.timeout,
+        environ=environ,
+        cluster=told.cluster,
+        slurm_conf=told.slurm_conf,
+        commands_directory=told.slurm_bin_dir,
+        rest_url=told.rest_url,
+        rest_token_file=told.rest_jwt_file,
+    )
+    # Two clusters of one host have two slurm.conf; the name is known only once one has answered.
+    conf = told.slurm_conf or environ.get("SLURM_CONF") or "/etc/slurm/slurm.conf"
+    parts = (told.rest_url or os.path.realpath(conf), told.cluster)
+    return sources.ask_slurm(told.source, access), " ".join(filter(None, parts))

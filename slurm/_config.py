@@ -1,0 +1,85 @@
+"""Who a cluster is, by `scontrol show config`: its name, its version, and whose jobs we may see.
+
+Asked once by every door that has Slurm's commands beside it; two of the three stand in no other answer.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .errors import SlurmProtocolError, SlurmUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ._command import Commands
+
+SHOW_CONFIG = ("scontrol", "--local", "show", "config")
+CLUSTER_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+"""What may be the name of a cluster: it becomes part of a file name of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What Snapshot says of the cluster itself."""
+
+    cluster: str
+    slurm_version: str | None
+    visible_user: str | None
+
+
+def identify(commands: Commands) -> Config:
+    """Ask which cluster this is; if it is not the one that was asked for, ask that one from here on.
+
+    Raises SlurmUnavailable or SlurmProtocolError.
+    """
+    config = config_of(commands.ask(SHOW_CONFIG)[0].stdout)
+    wanted = commands.cluster
+    if wanted is not None and config.cluster != wanted:
+        commands.is_remote = True
+        config = config_of(commands.ask(SHOW_CONFIG)[0].stdout)
+        if config.cluster != wanted:
+            raise SlurmUnavailable(f"asked for cluster {wanted}, and {config.cluster} answered")
+    return config
+
+
+def config_of(output: bytes) -> Config:
+    """Make a Config of what SHOW_CONFIG printed. Raises SlurmProtocolError."""
+    values = parse_config(output)
+    return Config(values["ClusterName"], values.get("SLURM_VERSION"), _visible_user(values, os.geteuid()))
+
+
+def parse_config(output: bytes) -> dict[str, str]:
+    """Read `scontrol show config`: values by key, both as printed.
+
+    Raises SlurmProtocolError for an empty answer, one that is cut short (keys are sorted, and without PrivateData
+    we would believe that we see every job), or one that names no cluster.
+    """
+    if not output.endswith(b"\n"):
+        raise SlurmProtocolError(f"scontrol show config: {'answer cut short' if output else 'empty answer'}")
+    config: dict[str, str] = {}
+    for row in output.decode("utf-8", "backslashreplace").split("\n"):
+        key, found, value = row.partition("=")
+        if found:
+            config.setdefault(key.strip(), value.strip())
+    if CLUSTER_NAME.fullmatch(config.get("ClusterName", "")) is None:
+        raise SlurmProtocolError("scontrol show config: no usable ClusterName in the answer")
+    for key in ("PrivateData", "SlurmUser"):
+        if key not in config:
+            raise SlurmProtocolError(f"scontrol show config: answer cut short (no {key})")
+    return config
+
+
+def _visible_user(config: Mapping[str, str], uid: int) -> str | None:
+    """Whose jobs alone this process sees: with PrivateData=jobs its own, unless it is root or SlurmUser.
+
+    An operator sees more than this assumes, which costs a delayed retirement and never a false one.
+    """
+    private = {word.strip().lower() for word in config.get("PrivateData", "").split(",")}
+    slurm_user = config.get("SlurmUser", "")
+    if not private & {"jobs", "all"} or uid == 0 or slurm_user.endswith(f"({uid})"):
+        return None
+    return str(uid)
