@@ -5,6 +5,8 @@ A wrong id, time or node list would name the wrong unit, so it spoils the whole 
 
 from __future__ import annotations
 
+import re
+
 from . import hostlist
 from .errors import SlurmProtocolError
 from .job import Allocation
@@ -13,6 +15,8 @@ from .node import Node, parse_state
 NO_VAL = 0xFFFFFFFE
 """Slurm's own word for "not set" in a 32-bit number (slurm/slurm.h)."""
 _LATEST_TIME = 253_402_300_799  # 9999-12-31T23:59:59, what the text door can print
+_STATE = re.compile(r"[A-Z0-9_]*[-*~#!%$@^]*(?:\+[A-Z0-9_]+[-*~#!%$@^]*)*", re.IGNORECASE | re.ASCII)
+"""A base, which may be missing, and flags. Half of a flag would be an unknown one, and those are passed over."""
 
 
 def shown(text: str) -> str:
@@ -27,6 +31,13 @@ def digits(text: str) -> str:
     return text
 
 
+def _id(text: str) -> str:
+    """Return an id of a job, an array or a task; ValueError for what cannot be one."""
+    if int(digits(text)) >= NO_VAL:
+        raise ValueError(f"not an id: {shown(text)}")
+    return text
+
+
 def reason_of(text: str | None) -> str | None:
     """Put a reason on one line, the way scontrol's indented lines read; None where there is none."""
     if text is None or text.strip() in {"", "(null)"}:
@@ -35,16 +46,26 @@ def reason_of(text: str | None) -> str | None:
     return " ".join(filter(None, [first.strip(), " ".join(rest.split())]))
 
 
+def state_of(text: str) -> tuple[str, frozenset[str]]:
+    """Split a node's state (see parse_state); ValueError where it is garbled. Words may be new to us."""
+    if _STATE.fullmatch(text) is None:
+        raise ValueError(f"not the state of a node: {shown(text)}")
+    return parse_state(text)
+
+
 def node_of(
     name: str, state: str, *, reason: str | None, reason_user: str | None, reason_since: int | None
 ) -> Node:
     """Make a Node; who set a reason, and when, counts only beside one.
 
-    Raises SlurmProtocolError for a name that cannot be one.
+    Raises SlurmProtocolError for a name or a state that cannot be one.
     """
     if not hostlist.is_node_name(name):
         raise SlurmProtocolError(f"not the name of a node: {shown(name)}")
-    base, flags = parse_state(state)
+    try:
+        base, flags = state_of(state)
+    except ValueError as error:
+        raise SlurmProtocolError(f"{name}: {error}") from error
     text = reason_of(reason)
     if text is None:
         return Node(name, base, flags)
@@ -71,21 +92,22 @@ def allocation_of(  # noqa: PLR0913 - one parameter a field
     """
     if array_task_id is None and array_job_id not in {None, job_id}:
         raise ValueError(f"a task of array {shown(str(array_job_id))}, and it is not told which")
+    if array_task_id is not None and array_job_id is None:
+        raise ValueError(f"task {shown(array_task_id)} of an array, and it is not told of which")
     if not 0 < start_time <= _LATEST_TIME:
         raise ValueError(f"not the time of a start: {start_time}")
-    if restart_count < 0:
+    if not 0 <= restart_count < NO_VAL:
         raise ValueError(f"not a count: {restart_count}")
-    in_array = array_task_id is not None and array_job_id is not None
     return Allocation(
-        job_id=digits(job_id),
+        job_id=_id(job_id),
         state=state,
         restart_count=restart_count,
         start_time=start_time,
         nodelist=nodelist,
         nodes=hostlist.expand(nodelist),
-        array_job_id=digits(array_job_id) if in_array and array_job_id is not None else None,
-        array_task_id=digits(array_task_id) if in_array and array_task_id is not None else None,
-        het_job_id=None if het_job_id is None else digits(het_job_id),
+        array_job_id=None if array_job_id is None or array_task_id is None else _id(array_job_id),
+        array_task_id=None if array_task_id is None else _id(array_task_id),
+        het_job_id=None if het_job_id is None else _id(het_job_id),
         user=user,
         user_id=user_id,
         partition=partition,

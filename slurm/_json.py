@@ -49,9 +49,9 @@ def _number(value: object) -> object:
         value = value.get("number")
         if value is None:
             raise ValueError("a number that is set, and is not there")
-    if value in {None, "", "Infinity"} or (isinstance(value, float) and math.isinf(value)) or value in _UNSET:
+    if value in (None, "", "Infinity", math.inf):
         return None
-    return value
+    return None if isinstance(value, int) and value in _UNSET else value
 
 
 def _words(value: object) -> object:
@@ -69,8 +69,8 @@ class NodeRow(BaseModel):
     """What is read of a node."""
 
     name: str
-    state: Words
-    state_flags: list[str] = []
+    state: str | list[str]
+    state_flags: list[str] | None = None
     reason: Text = None
     reason_set_by_user: Text = None
     reason_changed_at: Optional = None
@@ -82,7 +82,8 @@ class JobRow(BaseModel):
     job_id: Optional
     array_job_id: Optional
     array_task_id: Optional
-    het_job_id: Optional = None
+    het_job_id: Optional
+    het_job_id_set: Text = None
     job_state: Words
     restart_cnt: Optional
     start_time: Optional
@@ -105,10 +106,16 @@ class JsonAnswer:
         self.members: dict[str, object] = {}
         self.remarks: list[str] = []
         self.cluster: str | None = None
+        self.version: str | None = None
         self._what = what
-        self._seen: set[str] = set()
+        self.counts: dict[str, int] = {}
         self._stream = JsonStream(what, {"nodes": self._take_node, "jobs": self._take_job})
         self.feed = self._stream.feed
+
+    def end(self) -> dict[str, object]:
+        """End the text; return what stands beside the rows. Raises SlurmProtocolError if it is not whole."""
+        self.members, self.counts = self._stream.close()
+        return self.members
 
     def close(self, wanted: str) -> None:
         """End the answer, which must have the rows that are `wanted`: "nodes" or "jobs".
@@ -116,19 +123,26 @@ class JsonAnswer:
         Raises SlurmUnavailable if Slurm reports an error in it, and SlurmProtocolError if it is not whole, lists
         no node where nodes are wanted, or lists something twice.
         """
-        self.members, counts = self._stream.close()
+        members = self.end()
         self._must_have_no_errors()
-        if wanted not in counts:
-            raise SlurmProtocolError(f"{self._what}: no {wanted} in the answer")
+        if wanted not in self.counts:
+            hint = "; since 23.02 it groups nodes: take scontrol show nodes --json" if "sinfo" in members else ""
+            raise SlurmProtocolError(f"{self._what}: no {wanted} in the answer{hint}")
         if wanted == "nodes" and not self.nodes:
             raise SlurmProtocolError(f"{self._what}: no node in the answer")
-        meta = self.members.get("meta")
-        slurm = meta.get("slurm") if isinstance(meta, Mapping) else None
-        if isinstance(slurm, Mapping) and isinstance(slurm.get("cluster"), str):
-            self.cluster = slurm["cluster"] or self.cluster
-        warnings = self.members.get("warnings")
+        self._note_meta(members.get("meta"))
+        warnings = members.get("warnings")
         if isinstance(warnings, list):
             self.remarks = [f"{self._what}: {_told(warning)}" for warning in warnings]
+
+    def _note_meta(self, meta: object) -> None:
+        """Note whose answer this is; `Slurm` until 23.02, `slurm` since, the cluster only since 23.11."""
+        slurm = (meta.get("slurm") or meta.get("Slurm")) if isinstance(meta, Mapping) else None
+        if not isinstance(slurm, Mapping):
+            return
+        cluster, release = slurm.get("cluster"), slurm.get("release")
+        self.cluster = cluster if isinstance(cluster, str) and cluster else self.cluster
+        self.version = release if isinstance(release, str) and release else None
 
     def _must_have_no_errors(self) -> None:
         errors = self.members.get("errors")
@@ -140,7 +154,10 @@ class JsonAnswer:
 
     def _take_node(self, element: object) -> None:
         row = self._read(NodeRow, element)
-        words = [word.strip().upper() for word in (*row.state, *row.state_flags)]
+        if isinstance(row.state, str) and row.state_flags is None:
+            raise SlurmProtocolError(f"{self._what}: {shown(row.name)} has the base of a state without its flags")
+        words = [row.state] if isinstance(row.state, str) else row.state
+        words = [word.upper() for word in (*words, *(row.state_flags or ()))]
         words.sort(key=lambda word: word not in _BASES)  # the base first, wherever it stood
         node = node_of(
             row.name,
@@ -232,6 +249,8 @@ def _allocation(row: JobRow, state: str) -> Allocation:
     in_array = bool(row.array_job_id)  # 0 outside an array; task 0 is a task like any other
     if in_array != (row.array_task_id is not None):
         raise ValueError(f"array {row.array_job_id} and task {row.array_task_id} do not go together")
+    if row.het_job_id_set and not row.het_job_id:
+        raise ValueError(f"a part of heterogeneous job {shown(row.het_job_id_set)}, and it is not told of which")
     return allocation_of(
         job_id=str(row.job_id),
         array_job_id=str(row.array_job_id) if in_array else None,

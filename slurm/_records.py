@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ._text import decode, printed_allocation
+from ._text import NO_ID, decode, printed_allocation
 from .errors import SlurmProtocolError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _OWNER = re.compile(r" UserId=([^()=]*)\((\d+)\) GroupId=[^()=]*\(\d+\) ")
 _HEAD = re.compile(
     r"JobId=(?P<job>\d+)"
-    r"(?: ArrayJobId=(?P<array>\d+) ArrayTaskId=(?P<task>\S+)(?: ArrayTaskThrottle=\d+)?)?"
+    r"(?: ArrayJobId=(?P<array>\d+) ArrayTaskId=(?P<task>\d\S*)(?: ArrayTaskThrottle=\d+)?)?"
     r"(?: HetJobId=(?P<het>\d+) HetJobOffset=\d+(?: HetJobIdSet=\S+)?)?"
     r" JobName=.*",
     re.DOTALL,
@@ -38,11 +38,13 @@ _STATE = re.compile(
 _TAIL = (
     re.compile(r" StartTime=(?P<start>\S+) "),
     re.compile(r" Partition=(?P<partition>\S+) "),
-    re.compile(r" ReqNodeList=\S* ExcNodeList=\S* NodeList=(?P<nodes>\S*) "),
+    re.compile(r" ReqNodeList=\S* ExcNodeList=\S* NodeList=(?P<nodes>\S*) (?=\S)"),
     re.compile(r" NumNodes=\d+"),
 )
 _NO_JOBS = re.compile(r"\s*No jobs in the system\s*")
 _RECORD = re.compile(r"^(?=JobId=)", re.MULTILINE)
+_NEXT_LINE = "\n" + " " * 3
+"""How a record goes on without `-o`; any other line break has spoilt what it stands in."""
 
 
 def parse_saved_jobs(output: bytes, zone: tzinfo | None = None) -> tuple[Allocation, ...]:
@@ -65,7 +67,7 @@ def parse_saved_jobs(output: bytes, zone: tzinfo | None = None) -> tuple[Allocat
     allocations = []
     seen: set[str] = set()
     for record in records:
-        job_id, allocation = _parse_record(re.sub(r"\n\s*", " ", record), zone)
+        job_id, allocation = _parse_record(record.replace(_NEXT_LINE, " "), zone)
         if job_id in seen:
             raise SlurmProtocolError(f"scontrol show jobs: job {job_id} is described twice")
         seen.add(job_id)
@@ -91,9 +93,9 @@ def _parse_record(record: str, zone: tzinfo | None) -> tuple[str, Allocation | N
         tail |= found.groupdict()
     allocation = printed_allocation(
         job_id=head["job"],
-        array_job_id=head["array"] or "",
-        array_task_id=head["task"] or "",
-        het_job_id=head["het"] or "",
+        array_job_id=head["array"] or NO_ID,
+        array_task_id=head["task"] or NO_ID,
+        het_job_id=head["het"] or NO_ID,
         state=tail["state"],
         restart_count=tail["restarts"],
         start_time=tail["start"],

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from . import hostlist
 from ._config import SHOW_CONFIG, config_of, identify
-from ._fields import allocation_of, digits, shown
+from ._fields import allocation_of, digits, shown, state_of
 from .errors import SlurmProtocolError
 from .job import holds_nothing
-from .node import Node, parse_state
+from .node import Node
 from .snapshot import Snapshot, existing
 
 if TYPE_CHECKING:
@@ -56,8 +56,9 @@ _NEXT_LINE_OF_REASON = " " * 7
 _FREE_TEXT = re.compile(r" (?:Reason|Comment|Extra)=")
 _BEFORE_STATE = " Boards="
 """The field before a node's state; features and gres, free text too (`x State=IDLE`), stand before both."""
-_NO_ID = frozenset({"N/A", "0", "", "4294967294"})
-"""How "no such id" is written; the last is NO_VAL."""
+_BEHIND_STATE = " ThreadsPerCore="
+NO_ID = "N/A"
+"""How squeue writes "no such id"; nothing at all is none, and no id either."""
 
 
 class TextReader:
@@ -132,7 +133,10 @@ def _parse_node(row: str, zone: tzinfo | None, *, marked: bool) -> Node:
         raise SlurmProtocolError(
             f"scontrol show nodes: malformed row (a record pasted into a reason or comment?): {shown(row)}"
         )
-    base, flags = parse_state(rest.split(" ", 1)[0])
+    try:
+        base, flags = state_of(rest.partition(_BEHIND_STATE if mark else " ")[0])
+    except ValueError as error:
+        raise SlurmProtocolError(f"scontrol show nodes: {name}: {error}") from error
     _, found, reason = rest.partition(" Reason=")
     if not found:
         return Node(name, base, flags)
@@ -159,15 +163,15 @@ def _ends_first_line(text: str, at: int) -> bool:
     return at == len(text) or text.startswith(_NEXT_LINE_OF_REASON, at) or bool(_AFTER_REASON.match(text, at))
 
 
-def parse_jobs(output: bytes) -> tuple[Allocation, ...]:
+def parse_jobs(output: bytes, zone: tzinfo | None = timezone.utc) -> tuple[Allocation, ...]:
     """Read what SHOW_JOBS prints: every job that holds nodes, or may.
 
-    Nothing at all is a valid answer: no job. Times are UTC. Raises SlurmProtocolError for an answer that is cut
-    short or has a malformed row.
+    Nothing at all is a valid answer: no job. `zone` is as in parse_nodes(). Raises SlurmProtocolError for an
+    answer that is cut short or has a malformed row.
     """
     allocations = {}
     for row in _lines(output, "squeue", may_be_empty=True):
-        allocation = _parse_job(row)
+        allocation = _parse_job(row, zone)
         if allocation is None:
             continue
         if allocation.job_id in allocations:
@@ -176,7 +180,7 @@ def parse_jobs(output: bytes) -> tuple[Allocation, ...]:
     return tuple(allocations.values())
 
 
-def _parse_job(row: str) -> Allocation | None:
+def _parse_job(row: str, zone: tzinfo | None) -> Allocation | None:
     values = row.split("|")
     if len(values) != len(_FIELDS) + 1 or values[-1]:
         raise SlurmProtocolError(f"squeue: row without its {len(_FIELDS)} fields: {shown(row)}")
@@ -193,7 +197,7 @@ def _parse_job(row: str) -> Allocation | None:
         user_id=user_id,
         partition=partition,
         nodelist=nodelist,
-        zone=timezone.utc,
+        zone=zone,
     )
 
 
@@ -212,7 +216,7 @@ def printed_allocation(  # noqa: PLR0913 - one parameter a printed field
     nodelist: str,
     zone: tzinfo | None,
 ) -> Allocation | None:
-    """Make an Allocation of printed fields, or None of a job that surely holds nothing.
+    """Make an Allocation of printed fields, or None of a job that surely holds nothing; no such id is NO_ID.
 
     Raises SlurmProtocolError when a job that may hold nodes has an id, a count, a time or a node list that
     cannot be one: guessing would name the wrong unit.
@@ -224,9 +228,9 @@ def printed_allocation(  # noqa: PLR0913 - one parameter a printed field
     try:
         return allocation_of(
             job_id=job_id,
-            array_job_id=None if array_job_id in _NO_ID else array_job_id,
-            array_task_id=None if array_task_id in _NO_ID - {"0"} else array_task_id,
-            het_job_id=None if het_job_id in _NO_ID else het_job_id,
+            array_job_id=None if array_job_id == NO_ID else array_job_id,
+            array_task_id=None if array_task_id == NO_ID else array_task_id,
+            het_job_id=None if het_job_id == NO_ID else het_job_id,
             state=state,
             restart_count=int(digits(restart_count)),
             start_time=parse_time(start_time, zone),

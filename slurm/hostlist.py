@@ -55,8 +55,7 @@ def expand(text: str) -> tuple[str, ...]:
     Slurm's words for "none" (`(null)`, `None assigned` and the empty text) give the empty tuple.
     Raises SlurmProtocolError for anything that is not a hostlist, or is larger than the limits above.
     """
-    text = text.strip(" ")
-    if text in _NO_NODES:
+    if text.strip(" ") in _NO_NODES:
         return ()
     if is_node_name(text):
         return (text,)

@@ -8,8 +8,71 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from slurm._command import Commands
+
 if TYPE_CHECKING:
     from collections.abc import Generator
+
+FAKE = """\
+#!/bin/sh
+[ -z "$SQUEUE_FORMAT$SLURM_TIME_FORMAT$SLURM_CLUSTERS" ] && [ "$TZ" = UTC ] || exit 99
+printf '%s\\n' "${0##*/}" "$@" > "$FAKE/calls/$$"
+case "${0##*/} $*" in
+    *' show nodes '* | sinfo*) what=nodes ;;
+    *' show config') what=config ;;
+    *' --version') what=version ;;
+    squeue*) what=jobs ;;
+    *) exit 98 ;;
+esac
+[ ! -e "$FAKE/$what.sh" ] || . "$FAKE/$what.sh"
+exec cat "$FAKE/$what"
+"""
+
+
+class FakeSlurm:
+    """Commands `scontrol`, `sinfo` and `squeue` on PATH that print files and record how they were called."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        for name in ("bin", "calls"):
+            (directory / name).mkdir()
+        for name in ("scontrol", "sinfo", "squeue"):
+            path = directory / "bin" / name
+            path.write_text(FAKE)
+            path.chmod(0o755)
+
+    def answers(self, what: str, answer: bytes) -> None:
+        """Print `answer` when asked for nodes, jobs, config or version."""
+        (self.directory / what).write_bytes(answer)
+
+    def does(self, what: str, command: str) -> None:
+        """Run a shell command before that answer."""
+        (self.directory / f"{what}.sh").write_text(command + "\n")
+
+    def calls(self) -> list[list[str]]:
+        """Return how the commands were called since this was last asked, sorted."""
+        files = list((self.directory / "calls").iterdir())
+        calls = sorted(path.read_text().splitlines() for path in files)
+        for path in files:
+            path.unlink()
+        return calls
+
+    def commands(self, timeout: float) -> Commands:
+        """Return these commands, in an environment that would spoil what they say."""
+        path = f"{self.directory}/bin{os.pathsep}{os.environ['PATH']}"
+        spoilt = {
+            "SQUEUE_FORMAT": "%i",
+            "SLURM_TIME_FORMAT": "relative",
+            "SLURM_CLUSTERS": "other",
+            "TZ": "Asia/Tokyo",
+        }
+        return Commands(timeout=timeout, environ={"PATH": path, "FAKE": str(self.directory), **spoilt})
+
+
+@pytest.fixture
+def fake_slurm(tmp_path: Path) -> FakeSlurm:
+    """Commands of Slurm that answer nothing yet."""
+    return FakeSlurm(tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from slurm import hostlist
 from slurm.errors import SlurmProtocolError
+from slurm.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 DATA = Path(__file__).parent / "data"
 CASES = json.loads((DATA / "cases/hostlists.json").read_text())
@@ -242,3 +248,59 @@ def test_fold_as_slurm_prefers() -> None:
     assert hostlist.fold(["r1n3", "r1n1", "r1n2", "r2n1"]) == "r1n[1-3],r2n1"
     assert hostlist.fold([]) == ""
     assert hostlist.fold(["n7"]) == "n7"
+
+
+# --- the real scontrol ------------------------------------------------------------------------------------
+
+NEXT = "here-begins-the-next-list"
+"""What stands between lists that one command is given; longer than any of NAMES that it could be."""
+LISTS = st.lists(st.sets(NAMES, min_size=1, max_size=40), min_size=1, max_size=40)
+
+
+@pytest.fixture(scope="module")
+def scontrol() -> Iterator[Callable[[str, list[str]], list[str]]]:
+    """Give `scontrol show hostnames` and `scontrol show hostlist` for several lists at once."""
+    with Sandbox(nodes=1) as cluster:
+
+        def show(what: str, lists: list[str]) -> list[str]:
+            asked = f"{NEXT}," + f",{NEXT},".join(lists)  # in front too: a list may begin with a dash
+            said = cluster.run("scontrol", "show", what, asked).stdout.strip("\n").replace("\n", ",")
+            return said.removeprefix(f"{NEXT},").split(f",{NEXT},")
+
+        yield show
+
+
+def within_limits(lists: list[set[str]], *, suffixes: bool) -> list[set[str]]:
+    """Leave out names beyond Slurm's own limits.
+
+    A number of 20 digits overflows there, and until 23.11 nothing may follow a bracket.
+    """
+    beyond = re.compile(r"[0-9]{19}" if suffixes else r"[0-9]{19}|[0-9][^0-9]+$")
+    return [kept for names in lists if (kept := {name for name in names if not beyond.search(name)})]
+
+
+@pytest.mark.slurm
+@given(LISTS)
+@settings(deadline=None, max_examples=60)
+@example([{"n1", "n01", "n001"}, {f"n{number:02}" for number in range(120)}, {"r1n1", "r1n2", "r2n1"}])
+def test_scontrol_names_the_same(scontrol: Callable[[str, list[str]], list[str]], lists: list[set[str]]) -> None:
+    """What we fold, `scontrol show hostnames` expands to the same names, in the order in which we do."""
+    suffixes = scontrol("hostnames", ["n[1-2]x"]) == ["n1x,n2x"]
+    folded = [hostlist.fold(names) for names in within_limits(lists, suffixes=suffixes)]
+    assume(folded)
+    assert [tuple(text.split(",")) for text in scontrol("hostnames", folded)] == [
+        hostlist.expand(text) for text in folded
+    ]
+
+
+@pytest.mark.slurm
+@given(LISTS)
+@settings(deadline=None, max_examples=60)
+def test_what_scontrol_folds_is_read(
+    scontrol: Callable[[str, list[str]], list[str]], lists: list[set[str]]
+) -> None:
+    """What `scontrol show hostlist` folds, we expand to the names that it was given."""
+    names = [sorted(kept) for kept in within_limits(lists, suffixes=True)]
+    assume(names)
+    folded = scontrol("hostlist", [",".join(some) for some in names])
+    assert [sorted(hostlist.expand(text)) for text in folded] == names

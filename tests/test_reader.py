@@ -21,6 +21,8 @@ from slurm.snapshot import Snapshot
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from .conftest import FakeSlurm
+
 HOSTILE = Path(__file__).parent / "data/samples/22.05-hostile"
 NODES = (HOSTILE / "scontrol_show_nodes_oneline.txt").read_bytes()
 JOBS = (HOSTILE / "squeue.txt").read_bytes()
@@ -41,68 +43,18 @@ ASK_JOBS = [
     ),
 ]
 
-FAKE = """\
-#!/bin/sh
-[ -z "$SQUEUE_FORMAT$SLURM_TIME_FORMAT$SLURM_CLUSTERS" ] && [ "$TZ" = UTC ] || exit 99
-printf '%s\\n' "${0##*/}" "$@" > "$FAKE/calls/$$"
-case "${0##*/} $*" in
-    *' show nodes '*) what=nodes ;;
-    *' show config') what=config ;;
-    squeue*) what=jobs ;;
-    *) exit 98 ;;
-esac
-[ ! -e "$FAKE/$what.sh" ] || . "$FAKE/$what.sh"
-exec cat "$FAKE/$what"
-"""
-
-
-class FakeSlurm:
-    """Commands `scontrol` and `squeue` on PATH that print files and record how they were called."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        for name in ("bin", "calls"):
-            (directory / name).mkdir()
-        for name in ("scontrol", "squeue"):
-            path = directory / "bin" / name
-            path.write_text(FAKE)
-            path.chmod(0o755)
-        for what, answer in (("nodes", NODES), ("jobs", JOBS), ("config", CONFIG)):
-            self.answers(what, answer)
-
-    def answers(self, what: str, answer: bytes) -> None:
-        """Print `answer` when asked for nodes, jobs or config."""
-        (self.directory / what).write_bytes(answer)
-
-    def does(self, what: str, command: str) -> None:
-        """Run a shell command before that answer."""
-        (self.directory / f"{what}.sh").write_text(command + "\n")
-
-    def calls(self) -> list[list[str]]:
-        """Return how the commands were called since this was last asked, sorted."""
-        files = list((self.directory / "calls").iterdir())
-        calls = sorted(path.read_text().splitlines() for path in files)
-        for path in files:
-            path.unlink()
-        return calls
-
-    def reader(self, timeout: float = 30) -> TextReader:
-        """Return a reader that asks these commands, out of an environment that would spoil what they say."""
-        path = f"{self.directory}/bin{os.pathsep}{os.environ['PATH']}"
-        spoilt = {
-            "SQUEUE_FORMAT": "%i",
-            "SLURM_TIME_FORMAT": "relative",
-            "SLURM_CLUSTERS": "other",
-            "TZ": "Asia/Tokyo",
-        }
-        environ = {"PATH": path, "FAKE": str(self.directory), **spoilt}
-        return TextReader(Commands(timeout=timeout, environ=environ))
-
 
 @pytest.fixture
-def slurm(tmp_path: Path) -> FakeSlurm:
+def slurm(fake_slurm: FakeSlurm) -> FakeSlurm:
     """Give a fake Slurm that answers as the recorded one did."""
-    return FakeSlurm(tmp_path)
+    for what, answer in (("nodes", NODES), ("jobs", JOBS), ("config", CONFIG)):
+        fake_slurm.answers(what, answer)
+    return fake_slurm
+
+
+def reader(slurm: FakeSlurm, timeout: float = 30) -> TextReader:
+    """Return a reader that asks these commands."""
+    return TextReader(slurm.commands(timeout))
 
 
 @pytest.fixture(autouse=True)
@@ -118,7 +70,7 @@ def _no_descriptor_is_left() -> Iterator[None]:
 
 def test_whole_snapshot(slurm: FakeSlurm) -> None:
     """A real Slurm's answers make one snapshot: the cluster, its nodes without FUTURE ones, its allocations."""
-    snapshot = slurm.reader().read()
+    snapshot = reader(slurm).read()
     assert (snapshot.cluster, snapshot.slurm_version, snapshot.visible_user) == ("sandbox", "22.05.8", None)
     assert sorted(snapshot.nodes) == [f"n{number}" for number in range(1, 9)]
     assert sorted(allocation.job_id for allocation in snapshot.allocations) == ["1", "2", "3", "4", "5", "6", "9"]
@@ -129,7 +81,7 @@ def test_queries(slurm: FakeSlurm, jobs: int) -> None:
     """One node and one job query a pass, and the configuration once, however many jobs there are."""
     rows = (f"{job}|{job}|N/A|N/A|RUNNING|0|2026-11-29T19:50:05|u|1000|main|n1|\n" for job in range(1, jobs + 1))
     slurm.answers("jobs", "".join(rows).encode())
-    asking = slurm.reader()
+    asking = reader(slurm)
     assert len(asking.read().allocations) == jobs
     assert slurm.calls() == [ASK_NODES, ASK_CONFIG, ASK_JOBS]
     for _ in range(2):
@@ -139,7 +91,7 @@ def test_queries(slurm: FakeSlurm, jobs: int) -> None:
 
 def test_every_pass_asks_anew(slurm: FakeSlurm) -> None:
     """What a pass says is what Slurm says now; only the configuration is remembered."""
-    asking = slurm.reader()
+    asking = reader(slurm)
     asking.read()
     slurm.answers("nodes", NODES.replace(b"State=MIXED ", b"State=MIXED+DRAIN "))
     slurm.answers("jobs", b"")
@@ -153,7 +105,7 @@ def test_every_pass_asks_anew(slurm: FakeSlurm) -> None:
 def test_remarks(slurm: FakeSlurm) -> None:
     """What a command writes to stderr while it succeeds is a remark of that pass, with the command's name."""
     slurm.does("jobs", "echo 'squeue: warning: something' >&2")
-    asking = slurm.reader()
+    asking = reader(slurm)
     asking.read()
     assert asking.remarks == ["squeue: squeue: warning: something"]
     slurm.does("jobs", "")
@@ -164,7 +116,7 @@ def test_remarks(slurm: FakeSlurm) -> None:
 @pytest.mark.parametrize("what", ["nodes", "jobs", "config"])
 def test_any_failure_is_no_snapshot(slurm: FakeSlurm, what: str) -> None:
     """When one of the queries fails, whichever, there is no snapshot; the next pass asks all of them again."""
-    asking = slurm.reader()
+    asking = reader(slurm)
     slurm.does(what, "echo half an answer; echo 'Unable to contact slurm controller' >&2; exit 1")
     with pytest.raises(SlurmUnavailable, match="Unable to contact slurm controller"):
         asking.read()
@@ -180,7 +132,7 @@ def test_any_late_answer_is_no_snapshot(slurm: FakeSlurm, what: str) -> None:
     slurm.does(what, "sleep 600")
     start = time.monotonic()
     with pytest.raises(SlurmUnavailable, match="no answer within 1 s"):
-        slurm.reader(timeout=1.0).read()
+        reader(slurm, timeout=1.0).read()
     assert time.monotonic() - start < 10
 
 
@@ -201,7 +153,7 @@ def test_any_malformed_answer_is_no_snapshot(slurm: FakeSlurm, what: str, answer
     """When one of the answers is empty, cut short or garbled, there is no snapshot."""
     slurm.answers(what, answer)
     with pytest.raises(SlurmProtocolError):
-        slurm.reader().read()
+        reader(slurm).read()
 
 
 def test_missing_commands(tmp_path: Path) -> None:
@@ -213,13 +165,13 @@ def test_missing_commands(tmp_path: Path) -> None:
 def test_no_job_is_an_answer(slurm: FakeSlurm) -> None:
     """A cluster without a job is a snapshot without an allocation."""
     slurm.answers("jobs", b"")
-    assert slurm.reader().read().allocations == ()
+    assert reader(slurm).read().allocations == ()
 
 
 def test_future_node_under_an_allocation_stays(slurm: FakeSlurm) -> None:
     """A FUTURE node is left out, except one that an allocation holds: its machine was there and is gone."""
     slurm.answers("jobs", JOBS.replace(b"|n4|", b"|f[2-3]|"))
-    nodes = slurm.reader().read().nodes
+    nodes = reader(slurm).read().nodes
     assert "f1" not in nodes
     assert nodes["f2"].base == "FUTURE"
     assert "f3" not in nodes  # no row: nothing is made up
@@ -255,7 +207,7 @@ def test_private_jobs(slurm: FakeSlurm) -> None:
     private = CONFIG.replace(b"PrivateData             = none", b"PrivateData             = jobs")
     assert private != CONFIG
     slurm.answers("config", private)
-    assert slurm.reader().read().visible_user == (None if os.geteuid() == 0 else str(os.geteuid()))
+    assert reader(slurm).read().visible_user == (None if os.geteuid() == 0 else str(os.geteuid()))
 
 
 # --- saved answers ----------------------------------------------------------------------------------------
@@ -277,7 +229,7 @@ def read(nodes: Path | str, jobs: Path | str) -> Snapshot:
 
 def test_saved_snapshot(files: tuple[Path, Path], slurm: FakeSlurm) -> None:
     """Saved answers make the snapshot that the living Slurm gave, except for what they do not tell."""
-    saved, live = read(*files), slurm.reader().read()
+    saved, live = read(*files), reader(slurm).read()
     assert (saved.cluster, saved.slurm_version, saved.visible_user) == ("saved", None, None)
     assert {name: node.state for name, node in saved.nodes.items()} == {
         name: node.state for name, node in live.nodes.items()

@@ -135,6 +135,9 @@ def test_a_line_break_that_forges_makes_the_answer_unusable(recording: str, comp
         pytest.param("\n", id="blank"),
         pytest.param("NodeName=n1 Boards=1 ThreadsPerCore=1\n", id="no-state"),
         pytest.param("NodeName=n1 State=IDLE Boards=1\n", id="state-too-early"),
+        pytest.param(f"{NODE.replace('+', ' ')}\n", id="flag-torn-off"),
+        pytest.param(NODE.replace("DRAIN", "DR\0IN") + "\n", id="nul-in-a-flag"),
+        pytest.param(f"{NODE.replace('IDLE+DRAIN', 'IDLE+')}\n", id="half-a-state"),
         pytest.param("NodeName= Boards=1 State=IDLE\n", id="no-name"),
         pytest.param("NodeName=n[1-2] Boards=1 State=IDLE\n", id="hostlist-for-a-name"),
         pytest.param("NodeName=n\x001 Boards=1 State=IDLE\n", id="nul-in-a-name"),
@@ -345,6 +348,10 @@ def test_running_without_nodes_is_not_understood() -> None:
         pytest.param(ROW.replace("5|5|", "-5|5|"), id="negative-id"),
         pytest.param(ROW.replace("5|5|", "5" * 30 + "|5|"), id="id-of-thirty-digits"),
         pytest.param(ROW.replace("5|5|N/A", "5|5|0-9"), id="running-array-of-many-tasks"),
+        pytest.param(ROW.replace("5|5|N/A", "5|5|"), id="blank-task"),
+        pytest.param(ROW.replace("5|5|N/A", "5|5|4294967294"), id="task-that-is-not-set"),
+        pytest.param(ROW.replace("5|5|N/A", "5|N/A|3"), id="task-of-no-array"),
+        pytest.param(ROW.replace("N/A|RUNNING", "|RUNNING"), id="blank-het-id"),
         pytest.param(ROW.replace("5|5|N/A", "5|x|0"), id="array-id-of-letters"),
         pytest.param(ROW.replace("N/A|RUNNING", "x|RUNNING"), id="het-id-of-letters"),
         pytest.param(ROW.replace("RUNNING|0", "RUNNING|"), id="no-restart-count"),
@@ -354,6 +361,7 @@ def test_running_without_nodes_is_not_understood() -> None:
         pytest.param(ROW.replace("n[1-2]", "n[1-2"), id="half-a-hostlist"),
         pytest.param(ROW.replace("n[1-2]", "@all"), id="group"),
         pytest.param(ROW.replace("n[1-2]", "n1\0"), id="nul"),
+        pytest.param(ROW.replace("n[1-2]", "n1 "), id="name-that-lost-its-last-digit"),
         pytest.param(ROW.replace("n[1-2]", "n1\x1b[1m"), id="escape"),
         pytest.param("|" * 100_000 + "\n", id="delimiters"),
     ],
@@ -363,11 +371,10 @@ def test_malformed_jobs(rows: str) -> None:
     assert refused(_text.parse_jobs, rows.encode()).isprintable()
 
 
-@pytest.mark.parametrize("task", ["N/A", "", "4294967294"])
-def test_no_task(task: str) -> None:
-    """However "no task" is written, the job is a regular one."""
-    (allocation,) = _text.parse_jobs(ROW.replace("5|5|N/A", f"5|5|{task}").encode())
-    assert allocation.array_task_id is None
+def test_no_task() -> None:
+    """A job outside an array has its own id for the array's, and no task."""
+    (allocation,) = _text.parse_jobs(ROW.encode())
+    assert (allocation.array_job_id, allocation.array_task_id) == (None, None)
 
 
 # --- configuration ----------------------------------------------------------------------------------------
