@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from ._command import Commands
+from ._saved import SavedReader
 from ._text import TextReader
+from .errors import SlurmError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ._pyslurm import PyslurmReader
     from .snapshot import Snapshot
 
 
@@ -76,5 +80,76 @@ def open_reader(prefer: str, access: Access) -> Door:
         from ._json import JsonReader  # noqa: PLC0415 - pydantic: 70 ms that the text door does not pay
 
         return Door(JsonReader(access.commands()), "json", "asked for")
-    why = "asked for" if prefer == "text" else "pyslurm is not installed"
-    return Door(TextReader(access.commands()), "text", why)
+    if prefer == "rest":
+        from ._rest import RestReader  # noqa: PLC0415 - httpx: 130 ms
+
+        assert access.rest_url is not None
+        rest = RestReader(
+            access.rest_url,
+            timeout=access.timeout,
+            cluster=access.cluster,
+            token_file=access.rest_token_file,
+            environ=access.environ,
+        )
+        return Door(rest, "rest", "asked for")
+    if prefer == "pyslurm":
+        from ._pyslurm import PyslurmReader  # noqa: PLC0415 - pydantic
+
+        return Door(PyslurmReader(access.commands()), "pyslurm", "asked for")
+    if prefer == "auto":
+        return _open_what_fits(access)
+    return Door(TextReader(access.commands()), "text", "asked for")
+
+
+def _open_what_fits(access: Access) -> Door:
+    """Open "auto": with pyslurm its child is started, and goes on to answer the first pass."""
+    if importlib.util.find_spec("pyslurm") is None:  # looks for it, and imports nothing
+        return Door(TextReader(access.commands()), "text", "pyslurm is not installed")
+    from ._pyslurm import PyslurmReader  # noqa: PLC0415 - pydantic
+
+    pyslurm, text = PyslurmReader(access.commands()), TextReader(access.commands())
+    try:
+        why = pyslurm.start()
+    except SlurmError as error:
+        return Door(text, "text", str(error))
+    return Door(_WhileItFits(pyslurm, text), "pyslurm", why)
+
+
+class _WhileItFits:
+    """Asks by pyslurm, and by text in a pass for which its child cannot start: after an upgrade of Slurm, say.
+
+    A child that did start and then fails is no reason: the pass is unknown, as with any other door.
+    """
+
+    def __init__(self, pyslurm: PyslurmReader, text: TextReader) -> None:
+        self._pyslurm = pyslurm
+        self._text = text
+        self.remarks: list[str] = []
+
+    def read(self) -> Snapshot:
+        """Ask once."""
+        try:
+            self._pyslurm.ensure_started()
+        except SlurmError as error:
+            snapshot = self._text.read()
+            self.remarks = [f"asked by text this time: {error}", *self._text.remarks]
+        else:
+            snapshot = self._pyslurm.read()
+            self.remarks = self._pyslurm.remarks
+        return snapshot
+
+    def close(self) -> None:
+        """End the child."""
+        self._pyslurm.close()
+
+
+def open_saved(nodes: str, jobs: str, cluster: str | None) -> Reader:
+    """Open two files of saved answers, of whatever door."""
+    return SavedReader(nodes, jobs, cluster=cluster)
+
+
+def open_recording(path: str) -> Reader:
+    """Open what slurm.recording.dump() wrote."""
+    from .recording import RecordingReader  # noqa: PLC0415 - pydantic again
+
+    return RecordingReader(path)

@@ -21,9 +21,11 @@ BREACHES = {
     "home-of-slurm": ("segment_health/policy.py", "from slurm.node import Node"),
     "home-of-click": ("segment_health/watch.py", "import click"),
     "home-of-pydantic": ("segment_health/decide.py", "from pydantic import BaseModel"),
+    "home-of-pyslurm": ("slurm/reader.py", "import pyslurm"),
     "home-of-tomli": ("segment_health/scope.py", "import tomli"),
     "home-of-filelock": ("segment_health/store.py", "from filelock import FileLock"),
     "home-of-clustershell": ("slurm/reader.py", "from ClusterShell.NodeSet import NodeSet"),
+    "home-of-httpx": ("slurm/reader.py", "import httpx"),
 }
 
 

@@ -48,11 +48,16 @@ def imported_by(module: Path) -> set[str]:
 
 
 def dependencies() -> list[tuple[str, str]]:
-    """Each dependency in pyproject.toml with the homes that the comment beside it names."""
+    """Each dependency in pyproject.toml, extras too, with the homes that the comment beside it names."""
     text = (PROJECT / "pyproject.toml").read_text()
-    (table,) = re.findall(r"^dependencies = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
-    rows = re.findall(r'^ *"([A-Za-z0-9_-]+)[^"]*", *# ([a-z_., ]+): ', table, re.MULTILINE)
-    assert len(rows) == len(tomli.loads(text)["project"]["dependencies"]), "each dependency names its home"
+    project = tomli.loads(text)["project"]
+    tables = {"dependencies": project["dependencies"], **project["optional-dependencies"]}
+    rows: list[tuple[str, str]] = []
+    for name, wanted in tables.items():
+        (table,) = re.findall(rf"^{name} = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
+        found = re.findall(r'^ *"([A-Za-z0-9_-]+)[^"]*", *# ([a-z_., ]+): ', table, re.MULTILINE)
+        assert len(found) == len(wanted), "each dependency names its home"
+        rows += found
     return rows
 
 
