@@ -30,9 +30,12 @@ missing_packages() {
         for program in scontrol sinfo squeue sbatch srun; do
             type -P "$program" >/dev/null || { echo slurm-client; break; }
         done
-        # Where Slurm is Debian's, its plugins are a package of their own.
-        if dpkg-query -W slurmctld >/dev/null 2>&1; then
-            dpkg-query -W slurm-wlm-basic-plugins >/dev/null 2>&1 || echo slurm-wlm-basic-plugins
+        type -P slurmrestd >/dev/null || echo slurmrestd
+        # Where Slurm is Debian's, or is to be, its plugins are packages of their own.
+        if dpkg-query -W slurmctld >/dev/null 2>&1 || ! type -P slurmctld >/dev/null; then
+            for package in slurm-wlm-basic-plugins slurm-wlm-jwt-plugin; do
+                dpkg-query -W "$package" >/dev/null 2>&1 || echo "$package"
+            done
         fi
         type -P strace >/dev/null || echo strace
     fi

@@ -2,31 +2,106 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import json
 import os
+import pwd
+import secrets
 import shutil
+import socket
+import subprocess
 import sysconfig
+import tempfile
+import time
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from segment_health.consumer import SegmentHealthCheck
+from slurm._processes import free_ports
 from slurm.sandbox import Sandbox
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Callable, Iterator, Mapping
 
 COMMAND = Path(sysconfig.get_path("scripts")) / "segment-health"
 SLEEP = "#!/bin/sh\nexec sleep 300\n"
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Sandbox]:
-    """Eight idle nodes; a node that a test sets DOWN stays so until the test resumes it."""
-    with Sandbox(nodes=8, return_to_service=0) as sandbox:
-        yield sandbox
+class Tokens:
+    """Makes the JSON web tokens of a cluster that has the lines `conf` in its slurm.conf."""
+
+    def __init__(self, directory: Path) -> None:
+        self._key = secrets.token_bytes(32)
+        path = directory / "jwt.key"
+        path.write_bytes(self._key)
+        path.chmod(0o600)
+        self.conf = ["AuthAltTypes=auth/jwt", f"AuthAltParameters=jwt_key={path}"]
+
+    def make(self, user: str, *, seconds: int = 3600, key: bytes | None = None) -> str:
+        """Sign a token that is good for so many seconds."""
+        now = int(time.time())
+        claims = {"iat": now + min(seconds, 0) - 60, "exp": now + seconds, "sun": user}
+        parts = [json.dumps(part).encode() for part in ({"alg": "HS256", "typ": "JWT"}, claims)]
+        text = ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts)
+        signature = hmac.digest(key or self._key, text.encode(), hashlib.sha256)
+        return f"{text}.{base64.urlsafe_b64encode(signature).decode().rstrip('=')}"
+
+
+class Slurmrestd:
+    """A slurmrestd that runs beside a cluster: its UNIX socket, its TCP port, and whom it lets in.
+
+    It refuses to run as root or SlurmUser, and nobody else can run a cluster here. So root runs it as daemon, and
+    anybody else in a user namespace, where they are daemon to it, and to the kernel still themselves.
+    """
+
+    def __init__(self, cluster: Sandbox, auth: str) -> None:
+        self._account = pwd.getpwnam("daemon") if os.geteuid() == 0 else None
+        directory = Path(tempfile.mkdtemp(prefix="rest-", dir=cluster.directory))
+        if self._account:
+            os.chown(directory, self._account.pw_uid, self._account.pw_gid)
+        self.socket = directory / "rest.sock"
+        self.port = free_ports(1)
+        self.log = directory / "rest.log"
+        self.version = cluster.run("slurmrestd", "-V").stdout.split()[-1]
+        # One that has no slurmdbd must not load what asks it.
+        api = "openapi/v0.0.38" if self.version.startswith("22.05") else "openapi/slurmctld"
+        self._argv = [] if self._account else ["unshare", "--user", "--map-user=1", "--map-group=1"]
+        self._argv += ["slurmrestd", "-a", auth, "-s", api, "-f", str(cluster.conf)]
+        self._argv += [f"unix:{self.socket}", f"127.0.0.1:{self.port}"]
+        self._env = {**cluster.env, **({"SLURM_JWT": "daemon"} if auth == "rest_auth/jwt" else {})}
+
+    def __enter__(self) -> Slurmrestd:  # noqa: PYI034 - Self is not in Python 3.10
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                self._argv,
+                env=self._env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                user=self._account.pw_uid if self._account else None,
+                group=self._account.pw_gid if self._account else None,
+                extra_groups=[] if self._account else None,
+            )
+        deadline = time.monotonic() + 30
+        while not self._listens():
+            assert self._process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.05)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait(30)
+
+    def _listens(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as local, socket.socket() as remote:
+            return local.connect_ex(str(self.socket)) == 0 and remote.connect_ex(("127.0.0.1", self.port)) == 0
 
 
 class Site:
@@ -137,6 +212,45 @@ class Site:
         return found
 
 
+@pytest.fixture(scope="module")
+def door() -> str:
+    """The source that `publish` asks; a module that goes through several says which."""
+    return "text"
+
+
+@pytest.fixture(scope="module")
+def run_cluster(door: str, tokens: Tokens) -> Callable[..., AbstractContextManager[Sandbox]]:
+    """A cluster, as Sandbox is made, in whose environment `publish` goes through the door."""
+
+    @contextmanager
+    def run(**traits: Any) -> Iterator[Sandbox]:
+        if door == "rest":
+            traits["extra_conf"] = [*traits.get("extra_conf", []), *tokens.conf]
+        with ExitStack() as stack:
+            sandbox = stack.enter_context(Sandbox(**traits))
+            sandbox.env["SEGMENT_HEALTH_SOURCE"] = door
+            if door == "rest":
+                slurmrestd = stack.enter_context(Slurmrestd(sandbox, "rest_auth/jwt"))
+                token = sandbox.directory / "token"
+                token.write_text(tokens.make(pwd.getpwuid(os.geteuid()).pw_name, seconds=7200))
+                token.chmod(0o600)
+                sandbox.env |= {
+                    "SEGMENT_HEALTH_REST_URL": f"unix:{slurmrestd.socket}",
+                    "SEGMENT_HEALTH_REST_JWT_FILE": str(token),
+                    "SEGMENT_HEALTH_CLUSTER": "sandbox",  # 22.05 tells it with jobs alone
+                }
+            yield sandbox
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def cluster(run_cluster: Callable[..., AbstractContextManager[Sandbox]]) -> Iterator[Sandbox]:
+    """Eight idle nodes; a node that a test sets DOWN stays so until the test resumes it."""
+    with run_cluster(nodes=8, return_to_service=0) as sandbox:
+        yield sandbox
+
+
 @pytest.fixture
 def site_on(tmp_path: Path) -> Callable[[Sandbox], Site]:
     """An empty decision directory for a cluster of the test's own."""
@@ -154,3 +268,15 @@ def site(cluster: Sandbox, site_on: Callable[[Sandbox], Site]) -> Iterator[Site]
         if any(word in cluster.node_state(name) for word in ("DOWN", "DRAIN", "FAIL")):
             cluster.set_node(name, "resume")
     cluster.wait_until(lambda: {cluster.node_state(name) for name in cluster.nodes} == {"IDLE"}, what="idle nodes")
+
+
+@pytest.fixture(scope="module")
+def slurmrestd_of() -> Callable[..., Slurmrestd]:
+    """A slurmrestd for a cluster, which lets in by tokens unless told otherwise; it runs inside `with`."""
+    return lambda cluster, auth="rest_auth/jwt": Slurmrestd(cluster, auth)
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> Tokens:
+    """A key for a cluster of the module's own."""
+    return Tokens(tmp_path_factory.mktemp("tokens"))

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,7 +24,6 @@ from segment_health.sources import Access, ask_slurm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from conftest import Site  # type: ignore[import-not-found]  # pytest's own
 
@@ -328,3 +328,26 @@ def test_kill_9_while_200_exclusions_are_updated(site: Site) -> None:
     assert site.publish(*arguments)["units"] == {"total": 200, "excluded": 200}
     assert site.publish(*arguments)["changes"] == []
     assert not [name for name in os.listdir(site.directory) if ".tmp." in name]
+
+
+def test_a_second_publisher_of_a_scope_leaves_at_once(site: Site) -> None:
+    """While one waits for Slurm the other ends with 0; another scope's goes its way; kill -9 frees the lock."""
+    submit(site, "--nodes=2")
+    site.cluster.pause_controller()
+    arguments = site.arguments("--timeout", "300")
+    with subprocess.Popen([site.command, *arguments], env=site.cluster.env, stderr=subprocess.DEVNULL) as first:
+        try:
+            children = Path(f"/proc/{first.pid}/task/{first.pid}/children")
+            site.cluster.wait_until(children.read_text, what="questions of the first publisher")
+            before = site.files()
+            second = site.call(*arguments)
+            assert second.returncode == 0, second
+            (line,) = second.stderr.splitlines()
+            assert f"another publisher of all in {site.directory} is running on this host" in line
+            site.publish("--job", "1", "--timeout", "1", code=3)
+        finally:
+            first.kill()
+    site.publish("--timeout", "1", code=3)
+    assert site.files() == before
+    site.cluster.continue_controller()
+    assert site.publish()["units"]["total"] == 1

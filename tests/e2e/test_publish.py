@@ -5,21 +5,24 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import time
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from slurm._text import SHOW_JOBS, parse_jobs
-from slurm.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from slurm.sandbox import Sandbox
 
     from .conftest import Site
+
+    RunCluster = Callable[..., AbstractContextManager[Sandbox]]
 
 pytestmark = pytest.mark.slurm
 
@@ -29,11 +32,17 @@ PAIR = ("--nodes=2", "--exclusive")
 ONE = ("--nodes=1", "--exclusive")
 
 
+@pytest.fixture(scope="module", params=["text", "json", "rest"])
+def door(request: pytest.FixtureRequest) -> str:
+    """Every test here goes through every door that this machine's Slurm has."""
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Sandbox]:
+def cluster(run_cluster: RunCluster) -> Iterator[Sandbox]:
     """Eight nodes as elsewhere, in a hidden partition too."""
     hidden = "PartitionName=hidden Nodes=ALL Hidden=YES MaxTime=INFINITE State=UP"
-    with Sandbox(nodes=8, return_to_service=0, extra_conf=[hidden]) as sandbox:
+    with run_cluster(nodes=8, return_to_service=0, extra_conf=[hidden]) as sandbox:
         yield sandbox
 
 
@@ -180,10 +189,12 @@ def test_check_refuses_process_0_of_the_excluded_unit_alone(site: Site) -> None:
 # ── units that change, and units that end ──────────────────────────────────────────────────────────────────────
 
 
-def test_a_shrunk_unit_is_excluded_until_it_ends(site_on: Callable[[Sandbox], Site]) -> None:
+def test_a_shrunk_unit_is_excluded_until_it_ends(
+    site_on: Callable[[Sandbox], Site], run_cluster: RunCluster
+) -> None:
     """A --no-kill job loses its DOWN node at once; fit again, that node does not come back to the job."""
     # A cluster of its own: after this slurmctld 22.05 may fail to start a heterogeneous job on that node.
-    with Sandbox(nodes=4, return_to_service=0) as cluster:
+    with run_cluster(nodes=4, return_to_service=0) as cluster:
         site = site_on(cluster)
         job, neighbour = site.start(
             *((*PAIR, "--no-kill", f"--nodelist={nodes}") for nodes in ("n[1-2]", "n[3-4]"))
@@ -243,13 +254,15 @@ def test_a_suspended_job_is_a_unit(site: Site) -> None:
     assert site.changes() == [f"clear {unit}"]
 
 
-def test_a_configuring_job_is_a_unit(tmp_path: Path, site_on: Callable[[Sandbox], Site]) -> None:
+def test_a_configuring_job_is_a_unit(
+    tmp_path: Path, site_on: Callable[[Sandbox], Site], run_cluster: RunCluster
+) -> None:
     """While slurmctld prepares its nodes a job has them, and is judged by them."""
     hold, prolog = tmp_path / "hold", tmp_path / "prolog"
     hold.touch()
     prolog.write_text(f"#!/bin/sh\nwhile [ -e {hold} ]; do sleep 0.05; done\n")
     prolog.chmod(0o755)
-    with Sandbox(nodes=2, extra_conf=[f"PrologSlurmctld={prolog}"]) as cluster:
+    with run_cluster(nodes=2, extra_conf=[f"PrologSlurmctld={prolog}"]) as cluster:
         site = site_on(cluster)
         job = cluster.submit("#!/bin/sh\nexec sleep 300\n", *PAIR)
         unit = unit_of(job)
@@ -334,16 +347,18 @@ def test_while_slurmctld_hangs_nothing_is_touched(site: Site) -> None:
     site.cluster.pause_controller()
     done = site.publish("--timeout", "2", code=3)
     assert done["changes"] == []
-    assert "no answer within 2 s" in done["error"]
+    assert re.search("no (whole )?answer within 2 s", done["error"])
     assert site.files() == before
     site.cluster.continue_controller()
     assert site.changes() == []
     assert site.excluded() == {unit_of(job)}
 
 
-def test_what_a_restarted_slurmctld_does_not_know_is_no_evidence(site_on: Callable[[Sandbox], Site]) -> None:
+def test_what_a_restarted_slurmctld_does_not_know_is_no_evidence(
+    site_on: Callable[[Sandbox], Site], run_cluster: RunCluster
+) -> None:
     """Dead, it leaves every decision; back, it says UNKNOWN until a node registers, which lifts and makes none."""
-    with Sandbox(nodes=2) as cluster:
+    with run_cluster(nodes=2) as cluster:
         site = site_on(cluster)
         first, second = map(unit_of, site.start(*((*ONE, f"--nodelist={node}") for node in cluster.nodes)))
 
@@ -422,9 +437,9 @@ NODE_TEXTS = [
 ]
 
 
-def test_no_text_of_a_node_hides_a_bad_one(site_on: Callable[[Sandbox], Site]) -> None:
+def test_no_text_of_a_node_hides_a_bad_one(site_on: Callable[[Sandbox], Site], run_cluster: RunCluster) -> None:
     """Whatever stands in a reason or comment, both bad nodes exclude their units, or the answer counts as none."""
-    with Sandbox(nodes=3) as cluster:
+    with run_cluster(nodes=3) as cluster:
         site = site_on(cluster)
         jobs = site.start(*((*ONE, f"--nodelist={node}") for node in cluster.nodes))
         first, _, third = map(unit_of, jobs)
@@ -454,9 +469,11 @@ def test_no_text_of_a_node_hides_a_bad_one(site_on: Callable[[Sandbox], Site]) -
             assert all(re.fullmatch(rb"[ -~]+\n", site.path(unit).read_bytes()) for unit in (first, third)), case
 
 
-def test_no_text_of_a_job_hides_a_bad_unit(site_on: Callable[[Sandbox], Site], tmp_path: Path) -> None:
+def test_no_text_of_a_job_hides_a_bad_unit(
+    site_on: Callable[[Sandbox], Site], run_cluster: RunCluster, tmp_path: Path
+) -> None:
     """Names and comments with forged records: a living Slurm is not asked for them, a saved answer is refused."""
-    with Sandbox(nodes=4) as cluster:
+    with run_cluster(nodes=4) as cluster:
         site = site_on(cluster)
         victim = site.submit(*PAIR, "--nodelist=n[1-2]")
         record = f"JobId={victim} JobName=x JobState=PENDING NodeList=n5"
@@ -486,40 +503,19 @@ def questions(cluster: Sandbox) -> dict[str, int]:
 
 @pytest.mark.parametrize("tasks", [1, 16])
 def test_a_pass_asks_once_however_many_jobs_run(site: Site, tasks: int) -> None:
-    """One question for the nodes, one for the jobs; Slurm's commands precede both by one for the partitions."""
+    """One question for the nodes, one for the jobs; the door may precede each by one for the partitions."""
     site.submit(f"--array=1-{tasks}", "--ntasks=1")
     before = questions(site.cluster)
     assert site.publish()["units"]["total"] == tasks
     asked = {name: count - before.get(name, 0) for name, count in questions(site.cluster).items()}
-    assert {name: count for name, count in asked.items() if count and name != "REQUEST_STATS_INFO"} == {
-        "REQUEST_BUILD_INFO": 1,
+    asked.pop("REQUEST_STATS_INFO")  # is sdiag's own
+    once_a_process, partitions = asked.pop("REQUEST_BUILD_INFO", 0), asked.pop("REQUEST_PARTITION_INFO", 0)
+    assert once_a_process <= 1
+    assert partitions <= 2
+    assert {name: count for name, count in asked.items() if count} == {
         "REQUEST_JOB_INFO": 1,
         "REQUEST_NODE_INFO": 1,
-        "REQUEST_PARTITION_INFO": 2,
     }
-
-
-def test_a_second_publisher_of_a_scope_leaves_at_once(site: Site) -> None:
-    """While one waits for Slurm the other ends with 0; another scope's goes its way; kill -9 frees the lock."""
-    site.submit(*PAIR)
-    site.cluster.pause_controller()
-    arguments = site.arguments("--timeout", "300")
-    with subprocess.Popen([site.command, *arguments], env=site.cluster.env, stderr=subprocess.DEVNULL) as first:
-        try:
-            children = Path(f"/proc/{first.pid}/task/{first.pid}/children")
-            site.cluster.wait_until(children.read_text, what="questions of the first publisher")
-            before = site.files()
-            second = site.call(*arguments)
-            assert second.returncode == 0, second
-            (line,) = second.stderr.splitlines()
-            assert f"another publisher of all in {site.directory} is running on this host" in line
-            site.publish("--job", "1", "--timeout", "1", code=3)
-        finally:
-            first.kill()
-    site.publish("--timeout", "1", code=3)
-    assert site.files() == before
-    site.cluster.continue_controller()
-    assert site.publish()["units"]["total"] == 1
 
 
 def test_saved_answers_give_the_same_decisions(site: Site, tmp_path: Path) -> None:
