@@ -4,6 +4,9 @@ A real slurmctld with simulated nodes (fleet.sh); ratios within one run, medians
 and Slurm's programs. Prints one JSON object.
 
     python benchmarks/one_pass.py [--nodes 10000] [--tasks 550] [--nodes-per-task 18] [--drain 150] [--rounds 9]
+        [--sources text,json]
+
+A source that is named is timed as `publish_SOURCE`; SEGMENT_HEALTH_REST_URL and the like say how to reach it.
 """
 
 from __future__ import annotations
@@ -40,10 +43,13 @@ def seconds(command: list[str], environ: dict[str, str]) -> float:
     return time.perf_counter() - began
 
 
-def measure(rounds: int, loop_rounds: int, environ: dict[str, str], directory: Path) -> dict[str, object]:
-    """Time the three in turn; return medians in seconds and ratios to the bare queries."""
+def measure(
+    rounds: int, loop_rounds: int, sources: list[str], environ: dict[str, str], directory: Path
+) -> dict[str, object]:
+    """Time all in turn; return medians in seconds and ratios to the bare queries."""
     publish = [str(SEGMENT_HEALTH), "publish", "--once", "--all", "--dir", str(directory)]
     commands = {"bare": ["bash", "-c", BARE], "publish": publish, "shell_loop": ["bash", "-c", SHELL_LOOP]}
+    commands |= {f"publish_{source}": [*publish, "--source", source] for source in sources}
     times: dict[str, list[float]] = {name: [] for name in commands}
     seconds(publish, environ)  # publishes; what is timed is the pass that changes nothing
     for round_ in range(rounds):
@@ -53,7 +59,7 @@ def measure(rounds: int, loop_rounds: int, environ: dict[str, str], directory: P
     medians = {name: statistics.median(found) for name, found in times.items()}
     return {
         "median_seconds": {name: round(median, 4) for name, median in medians.items()},
-        "publish_over_bare": round(medians["publish"] / medians["bare"], 2),
+        "over_bare": {name: round(median / medians["bare"], 2) for name, median in medians.items()},
         "shell_loop_over_publish": round(medians["shell_loop"] / medians["publish"], 1),
     }
 
@@ -67,6 +73,7 @@ def main() -> None:
     parser.add_argument("--drain", type=int, default=150, help="nodes to drain, from the first on")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--loop-rounds", type=int, default=3, help="rounds of the shell loop, which takes seconds")
+    parser.add_argument("--sources", default="", help="further sources to time, with commas between them")
     told = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="fleet-") as temporary:
         fleet, directory = Path(temporary) / "fleet", Path(temporary) / "decisions"
@@ -78,7 +85,8 @@ def main() -> None:
             bad = f"c[00001-{told.drain:05}]"
             drain = ["scontrol", "update", f"nodename={bad}", "state=drain", "reason=benchmark"]
             subprocess.run(drain, env=environ, check=True)
-            found = measure(told.rounds, told.loop_rounds, environ, directory)
+            sources = told.sources.split(",") if told.sources else []
+            found = measure(told.rounds, told.loop_rounds, sources, environ, directory)
             version = subprocess.run(["scontrol", "-V"], env=environ, capture_output=True, text=True, check=True)
             machine = {
                 "cpus": os.cpu_count(),

@@ -93,6 +93,9 @@ class Settings(BaseModel):
     """File that holds a JSON web token for slurmrestd and nothing else, read at every pass; else SLURM_JWT."""
     nodes_from: str | None = None
     jobs_from: str | None = None
+    """Saved answers of any door instead of asking Slurm; `-` is standard input."""
+    replay: str | None = None
+    """A recording (`segment-health record`) instead of asking Slurm."""
 
     def saved_answers(self) -> tuple[str, str] | None:
         """Return the files to read nodes and jobs from instead of asking Slurm. Raises SettingsError."""
@@ -104,8 +107,14 @@ class Settings(BaseModel):
             )
         return None
 
-    def check_source(self) -> None:
-        """Refuse settings of a source that is not asked for. Raises SettingsError."""
+    def check_source(self, *, once: bool) -> None:
+        """Refuse a source that is not told whole, or twice, for one pass or for many. Raises SettingsError."""
+        if self.replay and (self.nodes_from or self.jobs_from):
+            raise SettingsError("--replay plays nodes and jobs: not together with --nodes-from and --jobs-from")
+        if not once and "-" in {self.nodes_from, self.jobs_from, self.replay}:
+            raise SettingsError("standard input can be read only once: add --once")
+        if self.nodes_from == self.jobs_from == "-":
+            raise SettingsError("--nodes-from and --jobs-from: standard input can be read only once")
         if self.source == "rest" and not self.rest_url:
             raise SettingsError("--source rest needs --rest-url: http://host:port or unix:/path/of/the/socket")
         if self.source != "rest" and (self.rest_url or self.rest_jwt_file):

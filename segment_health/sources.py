@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 try:
-    from slurm._saved import SavedReader
     from slurm.errors import SlurmError
-    from slurm.reader import Access, open_reader
+    from slurm.reader import Access, open_reader, open_recording, open_saved
 except ImportError as error:  # a distribution on PyPI owns the name too, and its files may lie over ours
     import slurm
 
@@ -17,11 +16,13 @@ except ImportError as error:  # a distribution on PyPI owns the name too, and it
     ) from error
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from slurm.reader import Reader
     from slurm.snapshot import Snapshot
 
 
-__all__ = ["Access", "Source", "SourceUnknown", "ask_slurm", "replay"]
+__all__ = ["Access", "Source", "SourceUnknown", "ask_slurm", "read_saved", "recording", "replay"]
 
 
 class SourceUnknown(Exception):  # noqa: N818 - a state of the world, not a bug
@@ -34,7 +35,7 @@ class Source:
     def __init__(self, reader: Reader, name: str, why: str) -> None:
         self._reader = reader
         self.name = name
-        """What is asked, for people and for `publish --format json`: "text", or the files of a replay."""
+        """What is asked, for people and for `publish --format json`: "text", "rest", "saved" ..."""
         self.why = why
         """Why that and nothing else."""
 
@@ -61,6 +62,19 @@ def ask_slurm(prefer: str, access: Access) -> Source:
     return Source(door.reader, door.name, door.why)
 
 
-def replay(nodes: str, jobs: str, *, cluster: str | None) -> Source:
+def read_saved(nodes: str, jobs: str, *, cluster: str | None) -> Source:
     """Observe what any door said when it was saved to two files."""
-    return Source(SavedReader(nodes, jobs, cluster=cluster), f"{nodes}, {jobs}", "saved answers")
+    return Source(open_saved(nodes, jobs, cluster), "saved", f"{nodes}, {jobs}")
+
+
+def replay(path: str) -> Source:
+    """Observe what was recorded."""
+    return Source(open_recording(path), "replay", path)
+
+
+def recording(snapshot: Snapshot, source: Source, *, now: datetime, scrubbed: bool) -> str:
+    """Return the text of a recording; `scrubbed` puts words in place of users and reasons."""
+    from slurm.recording import dump, scrub  # noqa: PLC0415 - no pass needs it
+
+    told = scrub(snapshot) if scrubbed else snapshot
+    return dump(told, source=source.name, recorded=now.isoformat(timespec="seconds"), scrubbed=scrubbed)

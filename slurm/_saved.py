@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from . import _command, _text
@@ -12,13 +14,16 @@ from .errors import SlurmProtocolError, SlurmUnavailable
 from .snapshot import Snapshot, existing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+    from .job import Allocation
+    from .node import Node
 
 _CHUNK = 1 << 20
 
 
 class SavedReader:
-    """Reads saved nodes and saved jobs; `-` is standard input.
+    """Reads saved nodes and saved jobs, which need not be of one door; `-` is standard input.
 
     The times of saved text are in the zone of this process (set TZ to say otherwise). `cluster` is what the
     answers themselves do not tell.
@@ -32,16 +37,71 @@ class SavedReader:
 
     def read(self) -> Snapshot:
         """Read both files."""
-        allocations = parse_saved_jobs(b"".join(contents(self._jobs)))
+        nodes, jobs = _read(self._nodes, "nodes"), _read(self._jobs, "jobs")
+        named = {name for name in (self._cluster, nodes.cluster, jobs.cluster) if name is not None}
+        if len(named) > 1:
+            raise SlurmProtocolError(f"saved answers are of more than one cluster: {', '.join(sorted(named))}")
         return Snapshot(
-            cluster=self._cluster or "saved",
-            slurm_version=None,
-            nodes=existing(_text.parse_nodes(b"".join(contents(self._nodes)), zone=None), allocations),
-            allocations=allocations,
+            cluster=named.pop() if named else "saved",
+            slurm_version=nodes.version or jobs.version,
+            nodes=existing(nodes.nodes, jobs.allocations),
+            allocations=jobs.allocations,
         )
 
     def close(self) -> None:
         """Keep nothing open."""
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What one file holds, and whose it says that it is."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    allocations: tuple[Allocation, ...] = ()
+    cluster: str | None = None
+    version: str | None = None
+
+
+def _read(path: str, wanted: str) -> _Answer:
+    chunks = contents(path)
+    head = next(chunks, b"")
+    if head.lstrip()[:1] == b"{":
+        return _read_json(chain([head], chunks), path, wanted)
+    text = head + b"".join(chunks)
+    if wanted == "nodes":
+        return _Answer(nodes=_text.parse_nodes(text, zone=None))
+    is_table = text[: text.find(b"\n")].count(b"|") == _text.SHOW_JOBS[-1].count("|")
+    return _Answer(allocations=_text.parse_jobs(text, zone=None) if is_table else parse_saved_jobs(text))
+
+
+def _read_json(chunks: Iterable[bytes], path: str, wanted: str) -> _Answer:
+    from ._json import JsonAnswer  # noqa: PLC0415 - pydantic: 70 ms that text does not pay
+
+    answer = JsonAnswer(path)
+    for chunk in chunks:
+        answer.feed(chunk)
+    members = answer.end()
+    if "schema" in members:
+        raise SlurmProtocolError(f"{path}: a recording holds nodes and jobs: play it with --replay")
+    if wanted not in answer.counts and members and all(map(_is_of_pyslurm, members.values())):
+        return _of_pyslurm(members, wanted)
+    answer.close(wanted)
+    return _Answer(answer.nodes, tuple(answer.allocations.values()), answer.cluster, answer.version)
+
+
+def _is_of_pyslurm(member: object) -> bool:
+    """Tell a row of pyslurm's own dump (of Nodes or Jobs, by name or id) from what Slurm puts beside its rows."""
+    return isinstance(member, dict) and "cluster" in member and "state" in member
+
+
+def _of_pyslurm(rows: dict[str, object], wanted: str) -> _Answer:
+    from ._pyslurm_rows import parse_jobs, parse_nodes  # noqa: PLC0415 - pydantic
+
+    (first, *_) = rows.values()
+    cluster = str(first["cluster"]) if isinstance(first, dict) and first["cluster"] else None
+    if wanted == "nodes":
+        return _Answer(nodes=parse_nodes(rows, cluster), cluster=cluster)
+    return _Answer(allocations=parse_jobs(rows, cluster), cluster=cluster)
 
 
 def contents(path: str) -> Iterator[bytes]:

@@ -10,6 +10,7 @@ from .check import check, path
 from .demo import demo
 from .lift import clear, prune
 from .publish import publish
+from .record import record
 from .template import template
 
 
@@ -24,5 +25,6 @@ main.add_command(check)
 main.add_command(path)
 main.add_command(clear)
 main.add_command(prune)
+main.add_command(record)
 main.add_command(template)
 main.add_command(demo)

@@ -206,7 +206,6 @@ def _plan(
 
     try:
         told = settings.load(given, os.environ, config)
-        saved = told.saved_answers()
         scope = told.scope(os.environ.get("SLURM_ARRAY_JOB_ID") or os.environ.get("SLURM_JOB_ID"))
         publication = Publication(
             directory=told.directory(),
@@ -214,12 +213,12 @@ def _plan(
             policy=Policy(FaultLevel[told.publish_at]),
             version=__version__,
             interval=told.interval,
-            own_job=None if saved else _own_job(scope, told.cluster, os.environ),
+            own_job=None if told.replay or told.nodes_from else _own_job(scope, told.cluster, os.environ),
             loop=loop,
             adopt=told.adopt,
             dry_run=dry_run,
         )
-        observed, lock_name = source.opened(told, os.environ)
+        observed, lock_name = source.opened(told, os.environ, once=not loop)
     except settings.SettingsError as error:
         raise Failure(str(error), USAGE) from error
     stale_after = None if told.stale_after == "never" else float(told.stale_after)

@@ -27,6 +27,7 @@ _OPTIONS = (
         "--nodes-from", metavar="FILE", help="Saved nodes of any door, instead of asking Slurm; - is stdin."
     ),
     click.option("--jobs-from", metavar="FILE", help="Saved jobs of any door."),
+    click.option("--replay", metavar="FILE", help="What `segment-health record` wrote, instead of asking Slurm."),
 )
 
 
@@ -37,17 +38,19 @@ def options(command: Command) -> Command:
     return command
 
 
-def opened(told: Settings, environ: Mapping[str, str]) -> tuple[Source, str]:
+def opened(told: Settings, environ: Mapping[str, str], *, once: bool) -> tuple[Source, str]:
     """Return the source, and what tells its cluster from another one of this host before the first answer.
 
     Raises SettingsError.
     """
     from segment_health import sources  # noqa: PLC0415 - each command loads what it needs
 
+    told.check_source(once=once)
     saved = told.saved_answers()
+    if told.replay is not None:
+        return sources.replay(told.replay), "saved"
     if saved is not None:
-        return sources.replay(*saved, cluster=told.cluster), told.cluster or "saved"
-    told.check_source()
+        return sources.read_saved(*saved, cluster=told.cluster), told.cluster or "saved"
     access = sources.Access(
         timeout=told.timeout,
         environ=environ,
