@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 from slurm.errors import SlurmUnavailable
-from slurm.sandbox import Sandbox
+from slurm.sandbox.cluster import Sandbox
 
 from . import lock
 

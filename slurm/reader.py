@@ -6,15 +6,15 @@ import importlib.util
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from ._command import Commands
-from ._saved import SavedReader
-from ._text import TextReader
+from .commands.run import Commands
+from .commands.text import TextReader
 from .errors import SlurmError
+from .saved import SavedReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ._pyslurm import PyslurmReader
+    from .pyslurm.reader import PyslurmReader
     from .snapshot import Snapshot
 
 
@@ -77,11 +77,11 @@ def open_reader(prefer: str, access: Access) -> Door:
     Each loads what it needs only when it is taken. Never fails: what is missing shows in the first answer.
     """
     if prefer == "json":
-        from ._json import JsonReader  # noqa: PLC0415 - pydantic: 70 ms that the text door does not pay
+        from .commands.json import JsonReader  # noqa: PLC0415 - pydantic: 70 ms that the text door does not pay
 
         return Door(JsonReader(access.commands()), "json", "asked for")
     if prefer == "rest":
-        from ._rest import RestReader  # noqa: PLC0415 - httpx: 130 ms
+        from .rest.reader import RestReader  # noqa: PLC0415 - httpx: 130 ms
 
         assert access.rest_url is not None
         rest = RestReader(
@@ -93,7 +93,7 @@ def open_reader(prefer: str, access: Access) -> Door:
         )
         return Door(rest, "rest", "asked for")
     if prefer == "pyslurm":
-        from ._pyslurm import PyslurmReader  # noqa: PLC0415 - pydantic
+        from .pyslurm.reader import PyslurmReader  # noqa: PLC0415 - pydantic
 
         return Door(PyslurmReader(access.commands()), "pyslurm", "asked for")
     if prefer == "auto":
@@ -105,7 +105,7 @@ def _open_what_fits(access: Access) -> Door:
     """Open "auto": with pyslurm its child is started, and goes on to answer the first pass."""
     if importlib.util.find_spec("pyslurm") is None:  # looks for it, and imports nothing
         return Door(TextReader(access.commands()), "text", "pyslurm is not installed")
-    from ._pyslurm import PyslurmReader  # noqa: PLC0415 - pydantic
+    from .pyslurm.reader import PyslurmReader  # noqa: PLC0415 - pydantic
 
     pyslurm, text = PyslurmReader(access.commands()), TextReader(access.commands())
     try:

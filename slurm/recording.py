@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ._config import CLUSTER_NAME
-from ._fields import allocation_of, node_of, shown
-from ._saved import contents
-from ._stream import JsonStream
+from .commands.config import CLUSTER_NAME
 from .errors import SlurmProtocolError
+from .fields import allocation_of, node_of, shown
+from .json.stream import JsonStream
+from .saved import contents
 from .snapshot import Snapshot
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm._command import Commands
+from slurm.commands.run import Commands
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm import _command
+from slurm.commands import run as _command
 from slurm.errors import SlurmError, SlurmProtocolError, SlurmUnavailable
 
 if TYPE_CHECKING:

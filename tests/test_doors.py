@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from segment_health.unit import unit_id_of, units_of
-from slurm import _pyslurm_rows, _text
-from slurm._json import JsonAnswer
-from slurm._records import parse_saved_jobs
+from slurm.commands import text as _text
+from slurm.commands.records import parse_saved_jobs
+from slurm.json.answer import JsonAnswer
+from slurm.pyslurm import rows as _pyslurm_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

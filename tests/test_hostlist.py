@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from slurm import hostlist
 from slurm.errors import SlurmProtocolError
-from slurm.sandbox import Sandbox
+from slurm.sandbox.cluster import Sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

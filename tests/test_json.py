@@ -10,9 +10,10 @@ import pytest
 
 from segment_health.policy import Policy
 from segment_health.unit import unit_id_of
-from slurm._json import JsonAnswer, JsonReader
-from slurm._pyslurm_rows import parse_jobs, parse_nodes
+from slurm.commands.json import JsonReader
 from slurm.errors import SlurmProtocolError, SlurmUnavailable
+from slurm.json.answer import JsonAnswer
+from slurm.pyslurm.rows import parse_jobs, parse_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

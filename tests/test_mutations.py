@@ -50,11 +50,12 @@ from hypothesis import strategies as st
 from segment_health.level import FaultLevel
 from segment_health.policy import Policy
 from segment_health.unit import units_of
-from slurm import _pyslurm_rows, _text
-from slurm._json import JobRow, JsonAnswer, NodeRow
-from slurm._records import parse_saved_jobs
+from slurm.commands import text as _text
+from slurm.commands.records import parse_saved_jobs
 from slurm.errors import SlurmError
+from slurm.json.answer import JobRow, JsonAnswer, NodeRow
 from slurm.node import Node
+from slurm.pyslurm import rows as _pyslurm_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -15,13 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm import _command, _pyslurm_child
-from slurm._command import Commands
-from slurm._pyslurm import PyslurmReader
-from slurm._pyslurm_rows import JobRow, NodeRow, parse_jobs, parse_nodes
-from slurm._records import parse_saved_jobs
-from slurm._text import parse_nodes as parse_printed_nodes
+from slurm.commands import run as _command
+from slurm.commands.records import parse_saved_jobs
+from slurm.commands.run import Commands
+from slurm.commands.text import parse_nodes as parse_printed_nodes
 from slurm.errors import SlurmError, SlurmProtocolError, SlurmUnavailable
+from slurm.pyslurm import child as _pyslurm_child
+from slurm.pyslurm.reader import PyslurmReader
+from slurm.pyslurm.rows import JobRow, NodeRow, parse_jobs, parse_nodes
 from slurm.reader import Access, _WhileItFits, open_reader
 
 if TYPE_CHECKING:
@@ -615,8 +616,8 @@ def test_close(fake: FakePyslurm) -> None:
 
 PARENT = """
 import sys
-from slurm._command import Commands
-from slurm._pyslurm import PyslurmReader
+from slurm.commands.run import Commands
+from slurm.pyslurm.reader import PyslurmReader
 reader = PyslurmReader(Commands(timeout=600, environ=__import__("os").environ))
 reader.start()
 print(reader._child.pid, flush=True)

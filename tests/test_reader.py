@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm import _command, _config
-from slurm._command import Commands
-from slurm._saved import SavedReader
-from slurm._text import TextReader
+from slurm.commands import config as _config
+from slurm.commands import run as _command
+from slurm.commands.run import Commands
+from slurm.commands.text import TextReader
 from slurm.errors import SlurmError, SlurmProtocolError, SlurmUnavailable
+from slurm.saved import SavedReader
 from slurm.snapshot import Snapshot
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm._saved import SavedReader
 from slurm.errors import SlurmError, SlurmProtocolError
 from slurm.job import Allocation
 from slurm.node import Node
 from slurm.recording import RecordingReader, dump, load, scrub
+from slurm.saved import SavedReader
 from slurm.snapshot import Snapshot
 
 if TYPE_CHECKING:

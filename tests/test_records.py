@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from segment_health.policy import Policy
 from segment_health.unit import unit_id_of
-from slurm import _text
-from slurm._records import parse_saved_jobs
+from slurm.commands import text as _text
+from slurm.commands.records import parse_saved_jobs
 from slurm.errors import SlurmProtocolError
 from slurm.node import Node
 
@@ -160,8 +160,8 @@ def test_no_jobs() -> None:
 NEW_YORK = "EST5EDT,M3.2.0,M11.1.0"
 READ = """
 import json, sys
-from slurm._records import parse_saved_jobs
-from slurm._text import parse_nodes
+from slurm.commands.records import parse_saved_jobs
+from slurm.commands.text import parse_nodes
 nodes, jobs = (open(path, "rb").read() for path in sys.argv[1:])
 print(json.dumps([
     sorted([job.job_id, job.start_time] for job in parse_saved_jobs(jobs)),

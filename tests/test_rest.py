@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm import _http
-from slurm._rest import RestReader
-from slurm._rest_api import VERSIONS
-from slurm._saved import SavedReader
-from slurm._token import MAX_TOKEN, read_token
 from slurm.errors import SlurmError, SlurmProtocolError, SlurmUnavailable
 from slurm.reader import Access, open_reader
+from slurm.rest import http as _http
+from slurm.rest.api import VERSIONS
+from slurm.rest.reader import RestReader
+from slurm.rest.token import MAX_TOKEN, read_token
+from slurm.saved import SavedReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -416,7 +416,7 @@ def test_rows_are_another_users(slurmrestd: Slurmrestd, url: str, tmp_path: Path
 
 def test_rows_grow_old(slurmrestd: Slurmrestd, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sooner or later everything is asked for whole: a backup slurmctld has another clock."""
-    monkeypatch.setattr("slurm._rest_api._TRUSTED_SECONDS", 0.0)
+    monkeypatch.setattr("slurm.rest.api._TRUSTED_SECONDS", 0.0)
     slurmrestd.says["nodes/"], slurmrestd.says["jobs/"] = unless_changed(NODES), unless_changed(JOBS)
     asking = reader(url, jwt=token())
     asking.read()
@@ -754,7 +754,7 @@ def test_socket_that_we_may_not_use(path: Path) -> None:
     path.chmod(0)
     program = (
         "import os, sys\n"
-        "from slurm._rest import RestReader\n"
+        "from slurm.rest.reader import RestReader\n"
         "os.geteuid() or os.setuid(65534)\n"
         "RestReader(sys.argv[1], timeout=9, cluster=None, token_file=None, environ={}).read()"
     )

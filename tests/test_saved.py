@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm import _text
-from slurm._saved import SavedReader
+from slurm.commands import text as _text
 from slurm.errors import SlurmError, SlurmProtocolError
+from slurm.saved import SavedReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,7 +124,7 @@ def test_a_recording_has_its_own_flag(tmp_path: Path) -> None:
 def test_standard_input() -> None:
     """`-` is standard input, a pipe or a file; what comes in pieces is read to its end."""
     program = (
-        "import sys; from slurm._saved import SavedReader;"
+        "import sys; from slurm.saved import SavedReader;"
         "told = SavedReader(sys.argv[1], sys.argv[2], cluster=None).read();"
         "print(len(told.nodes), len(told.allocations), told.cluster)"
     )

@@ -15,9 +15,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slurm import _stream, _text
-from slurm._stream import JsonStream
+from slurm.commands import text as _text
 from slurm.errors import SlurmProtocolError
+from slurm.json import stream as _stream
+from slurm.json.stream import JsonStream
 
 SAMPLES = Path(__file__).parent / "data/samples"
 SQUEUE = SAMPLES / "24.11/squeue.v42.json"
@@ -262,7 +263,7 @@ def test_what_a_taker_says_comes_out_at_the_end() -> None:
 
 LARGE = """\
 import json, resource, sys
-from slurm._json import JsonAnswer
+from slurm.json.answer import JsonAnswer
 
 rows = json.load(open(sys.argv[1]))["jobs"]
 row = json.dumps(next(job for job in rows if job["job_state"] == ["RUNNING"]), indent=2)

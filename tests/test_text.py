@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from segment_health.unit import unit_id_of
-from slurm import _config, _records, _text
+from slurm.commands import config as _config
+from slurm.commands import records as _records
+from slurm.commands import text as _text
 from slurm.errors import SlurmProtocolError
 
 if TYPE_CHECKING:
@@ -451,7 +453,7 @@ def test_cut_short(parse: Callable[[bytes], Any], answer: bytes) -> None:
     """An answer cut inside a line is refused; cut at the end of one it is refused, or is the whole's first rows.
 
     The latter no parser can know: a command that was cut short there ended by a signal or non-zero, which
-    slurm/_command.py tells. No cut changes a row or drops one before it.
+    slurm/commands/run.py tells. No cut changes a row or drops one before it.
     """
     whole = rows_of(parse(answer))
     for offset in range(len(answer)):

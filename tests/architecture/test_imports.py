@@ -16,6 +16,9 @@ PROJECT = Path(__file__).parents[2]
 BREACHES = {
     "segment-health-layers": ("segment_health/level.py", "import segment_health.policy"),
     "slurm-layers": ("slurm/job.py", "import slurm.node"),
+    "commands-layers": ("slurm/commands/run.py", "import slurm.commands.text"),
+    "rest-layers": ("slurm/rest/token.py", "import slurm.rest.http"),
+    "pyslurm-layers": ("slurm/pyslurm/worker.py", "import slurm.pyslurm.reader"),
     "slurm-stands-alone": ("slurm/node.py", "import segment_health.level"),
     "consumer-stands-alone": ("segment_health/consumer.py", "from segment_health import __version__"),
     "home-of-slurm": ("segment_health/policy.py", "from slurm.node import Node"),

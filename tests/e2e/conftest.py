@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from segment_health.consumer import SegmentHealthCheck
-from slurm._processes import free_ports
-from slurm.sandbox import Sandbox
+from slurm.sandbox.cluster import Sandbox
+from slurm.sandbox.processes import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 import segment_health
 from segment_health.cli import main
 from segment_health.lock import PASS, path_of
-from slurm import sandbox
+from slurm.sandbox import cluster as sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from slurm._text import SHOW_JOBS, parse_jobs
+from slurm.commands.text import SHOW_JOBS, parse_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from slurm.sandbox import Sandbox
+    from slurm.sandbox.cluster import Sandbox
 
     from .conftest import Site
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from slurm._command import Commands
-from slurm._rest import RestReader
-from slurm._text import TextReader
+from slurm.commands.run import Commands
+from slurm.commands.text import TextReader
 from slurm.errors import SlurmUnavailable
-from slurm.sandbox import Sandbox
+from slurm.rest.reader import RestReader
+from slurm.sandbox.cluster import Sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm import sandbox
-from slurm._processes import processes
 from slurm.errors import SlurmUnavailable
-from slurm.sandbox import Sandbox
+from slurm.sandbox import cluster as sandbox
+from slurm.sandbox.cluster import Sandbox
+from slurm.sandbox.processes import processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -235,7 +235,7 @@ def test_nothing_is_left_after_an_exception() -> None:
 
 HOLDER = """\
 import signal, sys, time
-from slurm.sandbox import Sandbox
+from slurm.sandbox.cluster import Sandbox
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 signal.signal(signal.SIGINT, signal.default_int_handler)
 with Sandbox(nodes=2) as cluster:

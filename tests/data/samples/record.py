@@ -10,8 +10,9 @@ import json
 import re
 from pathlib import Path
 
-from slurm import _config, _text
-from slurm.sandbox import Sandbox
+from slurm.commands import config as _config
+from slurm.commands import text as _text
+from slurm.sandbox.cluster import Sandbox
 
 HERE = Path(__file__).parent
 SLEEP = "#!/bin/sh\nexec sleep 600\n"

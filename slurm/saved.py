@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from . import _command, _text
-from ._records import parse_saved_jobs
+from slurm.commands import run
+from slurm.commands.text import SHOW_JOBS, parse_jobs, parse_nodes
+
+from .commands.records import parse_saved_jobs
 from .errors import SlurmProtocolError, SlurmUnavailable
 from .snapshot import Snapshot, existing
 
@@ -69,13 +71,13 @@ def _read(path: str, wanted: str) -> _Answer:
         return _read_json(chain([head], chunks), path, wanted)
     text = head + b"".join(chunks)
     if wanted == "nodes":
-        return _Answer(nodes=_text.parse_nodes(text, zone=None))
-    is_table = text[: text.find(b"\n")].count(b"|") == _text.SHOW_JOBS[-1].count("|")
-    return _Answer(allocations=_text.parse_jobs(text, zone=None) if is_table else parse_saved_jobs(text))
+        return _Answer(nodes=parse_nodes(text, zone=None))
+    is_table = text[: text.find(b"\n")].count(b"|") == SHOW_JOBS[-1].count("|")
+    return _Answer(allocations=parse_jobs(text, zone=None) if is_table else parse_saved_jobs(text))
 
 
 def _read_json(chunks: Iterable[bytes], path: str, wanted: str) -> _Answer:
-    from ._json import JsonAnswer  # noqa: PLC0415 - pydantic: 70 ms that text does not pay
+    from .json.answer import JsonAnswer  # noqa: PLC0415 - pydantic: 70 ms that text does not pay
 
     answer = JsonAnswer(path)
     for chunk in chunks:
@@ -95,7 +97,7 @@ def _is_of_pyslurm(member: object) -> bool:
 
 
 def _of_pyslurm(rows: dict[str, object], wanted: str) -> _Answer:
-    from ._pyslurm_rows import parse_jobs, parse_nodes  # noqa: PLC0415 - pydantic
+    from .pyslurm.rows import parse_jobs, parse_nodes  # noqa: PLC0415 - pydantic
 
     (first, *_) = rows.values()
     cluster = str(first["cluster"]) if isinstance(first, dict) and first["cluster"] else None
@@ -120,8 +122,8 @@ def contents(path: str) -> Iterator[bytes]:
             size = 0
             while chunk := file.read(_CHUNK):  # not all at once: read(n) would ask for n bytes of memory first
                 size += len(chunk)
-                if size > _command.MAX_OUTPUT:
-                    raise SlurmProtocolError(f"{path}: more than {_command.MAX_OUTPUT} bytes")
+                if size > run.MAX_OUTPUT:
+                    raise SlurmProtocolError(f"{path}: more than {run.MAX_OUTPUT} bytes")
                 yield chunk
     except OSError as error:
         raise SlurmUnavailable(f"{path}: {error.strerror}") from error

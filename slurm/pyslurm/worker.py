@@ -11,14 +11,14 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
-from . import _command
-from ._fields import shown
-from .errors import SlurmProtocolError, SlurmUnavailable
+from slurm.commands import run
+from slurm.errors import SlurmProtocolError, SlurmUnavailable
+from slurm.fields import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .errors import SlurmError
+    from slurm.errors import SlurmError
 
 _CHUNK = 1 << 18
 _MAX_STDERR = 1 << 16
@@ -118,8 +118,8 @@ class Worker:
         for descriptor, _ in ready:
             data = os.read(descriptor, _CHUNK)
             self._received += len(data)
-            if self._received > _command.MAX_OUTPUT:
-                excess = f"more than {_command.MAX_OUTPUT} bytes, {doing}; killed"
+            if self._received > run.MAX_OUTPUT:
+                excess = f"more than {run.MAX_OUTPUT} bytes, {doing}; killed"
                 raise SlurmProtocolError(f"{self._name}: {excess}; {self._remedy}")
             if descriptor == self._err:
                 self._note(data)

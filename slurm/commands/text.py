@@ -12,20 +12,22 @@ import re
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from . import hostlist
-from ._config import SHOW_CONFIG, config_of, identify
-from ._fields import allocation_of, digits, shown, state_of
-from .errors import SlurmProtocolError
-from .job import holds_nothing
-from .node import Node
-from .snapshot import Snapshot, existing
+from slurm import hostlist
+from slurm.errors import SlurmProtocolError
+from slurm.fields import allocation_of, digits, shown, state_of
+from slurm.job import holds_nothing
+from slurm.node import Node
+from slurm.snapshot import Snapshot, existing
+
+from .config import SHOW_CONFIG, config_of, identify
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-    from ._command import Commands
-    from ._config import Config
-    from .job import Allocation
+    from slurm.job import Allocation
+
+    from .config import Config
+    from .run import Commands
 
 SHOW_NODES = ("scontrol", "--all", "--future", "--local", "show", "nodes", "--oneliner")
 

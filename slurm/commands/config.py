@@ -10,12 +10,12 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .errors import SlurmProtocolError, SlurmUnavailable
+from slurm.errors import SlurmProtocolError, SlurmUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ._command import Commands
+    from .run import Commands
 
 SHOW_CONFIG = ("scontrol", "--local", "show", "config")
 CLUSTER_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")

@@ -8,32 +8,23 @@ what would be a guess. A newer version is read if these fields make sense.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
-from ._config import identify
-from ._fields import NO_VAL, allocation_of, node_of, shown
-from ._stream import JsonStream
-from .errors import SlurmProtocolError, SlurmUnavailable
-from .job import holds_nothing
-from .snapshot import Snapshot, existing
+from slurm.errors import SlurmProtocolError, SlurmUnavailable
+from slurm.fields import NO_VAL, allocation_of, node_of, shown
+from slurm.job import holds_nothing
+
+from .stream import JsonStream
 
 if TYPE_CHECKING:
-    from ._command import Commands
-    from ._config import Config
-    from .job import Allocation
-    from .node import Node
+    from slurm.job import Allocation
+    from slurm.node import Node
 
-SHOW_NODES = ("scontrol", "--all", "--future", "--local", "show", "nodes", "--json")
-SINFO = ("sinfo", "--all", "--local", "--json")
-"""What 22.05 has instead, a row a node; from 23.02 on sinfo's rows are groups of nodes."""
-# No data_parser is asked for by name: every one is read, and a site may pin its own (DataParserParameters).
-SHOW_JOBS = ("squeue", "--all", "--local", "--json")
-SHOW_VERSION = ("scontrol", "--version")
-
+_NO_JOBS = "Zero jobs to dump"
+"""The warning that comes with every answer without jobs since 24.11, and is none."""
 _UNSET = frozenset({NO_VAL, NO_VAL + 1, 0xFFFFFFFFFFFFFFFE, 0xFFFFFFFFFFFFFFFF})
 """NO_VAL and INFINITE of 32 and of 64 bits: what plain numbers of 22.05 say for "not set"."""
 _BASES = frozenset({"ALLOCATED", "DOWN", "ERROR", "FUTURE", "IDLE", "INVALID", "MIXED", "UNKNOWN"})
@@ -133,7 +124,8 @@ class JsonAnswer:
         self._note_meta(members.get("meta"))
         warnings = members.get("warnings")
         if isinstance(warnings, list):
-            self.remarks = [f"{self._what}: {_told(warning)}" for warning in warnings]
+            told = filter(lambda text: _NO_JOBS not in text, map(_told, warnings))
+            self.remarks = [f"{self._what}: {text}" for text in told]
 
     def _note_meta(self, meta: object) -> None:
         """Note whose answer this is; `Slurm` until 23.02, `slurm` since, the cluster only since 23.11."""
@@ -196,49 +188,6 @@ class JsonAnswer:
             raise SlurmProtocolError(
                 f"{self._what}: {field}: {first['msg']}, got {shown(repr(first['input']))}"
             ) from error
-
-
-class JsonReader:
-    """Asks a living slurmctld through its commands' JSON: dearer than text by 10 to 30 times, and exact.
-
-    Rows are read while they arrive and forgotten, so that memory does not grow with the answer.
-    """
-
-    def __init__(self, commands: Commands) -> None:
-        self._commands = commands
-        self._config: Config | None = None
-        self._show_nodes: tuple[str, ...] = SHOW_NODES
-        self.remarks: list[str] = []
-
-    def read(self) -> Snapshot:
-        """Ask slurmctld once."""
-        if self._config is None:
-            self._config = identify(self._commands)
-            version = self._commands.ask(SHOW_VERSION)[0].stdout
-            self._show_nodes = SHOW_NODES if _shows_nodes(version) else SINFO
-        nodes, jobs = JsonAnswer(" ".join(self._show_nodes)), JsonAnswer(" ".join(SHOW_JOBS))
-        answers = self._commands.ask(self._show_nodes, SHOW_JOBS, sinks=(nodes.feed, jobs.feed))
-        nodes.close("nodes")
-        jobs.close("jobs")
-        said = [answer.remark for answer in answers if answer.remark]
-        self.remarks = [*said, *nodes.remarks, *jobs.remarks]
-        allocations = tuple(jobs.allocations.values())
-        return Snapshot(
-            cluster=self._config.cluster,
-            slurm_version=self._config.slurm_version,
-            nodes=existing(nodes.nodes, allocations),
-            allocations=allocations,
-            visible_user=self._config.visible_user,
-        )
-
-    def close(self) -> None:
-        """Keep nothing open."""
-
-
-def _shows_nodes(version: bytes) -> bool:
-    """Tell by `scontrol --version` (`slurm-wlm 22.05.8`) whether scontrol has --json; 23.02 brought it."""
-    found = re.search(rb"(\d+)\.(\d+)", version)
-    return found is None or (int(found[1]), int(found[2])) >= (23, 2)
 
 
 def _allocation(row: JobRow, state: str) -> Allocation:

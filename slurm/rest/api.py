@@ -1,7 +1,7 @@
 """How slurmrestd is asked, version by version of its API, and what its refusals mean.
 
-The rows of every version are read alike, by slurm._json. What differs is how a question is put, and what comes
-instead of an answer: found out on 22.05, 24.11, 25.11 and 26.05, and in the source of those between.
+The rows of every version are read alike, by slurm.json.answer. What differs is how a question is put, and what
+comes instead of an answer: found out on 22.05, 24.11, 25.11 and 26.05, and in the source of those between.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from datetime import datetime, timezone
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from ._fields import shown
-from ._json import JsonAnswer
-from .errors import SlurmError, SlurmProtocolError, SlurmUnavailable
+from slurm.errors import SlurmError, SlurmProtocolError, SlurmUnavailable
+from slurm.fields import shown
+from slurm.json.answer import JsonAnswer
 
 if TYPE_CHECKING:
-    from ._http import Session
-    from ._token import Token
+    from .http import Session
+    from .token import Token
 
 VERSIONS = tuple(f"v0.0.{number}" for number in (42, 43, 44, 45, 41, 40, 39, 38))
 """In the order in which they are tried: 42 is spoken by 24.11 to 26.05, and the newer ones by what comes then."""

@@ -1,4 +1,4 @@
-"""The whole program of the child that asks Slurm through pyslurm; slurm._pyslurm runs this file.
+"""The whole program of the child that asks Slurm through pyslurm; slurm.pyslurm.reader runs this file.
 
 It stands alone: the standard library and pyslurm. Arguments: the parent's pid. A request is a line of JSON,
 `["Nodes", ["name", ...]]`: what to load, and which attributes of each. What goes back is lines of JSON too, a word

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from .errors import SlurmProtocolError, SlurmUnavailable
+from slurm.errors import SlurmProtocolError, SlurmUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from ._fields import allocation_of, node_of, shown
-from ._json import Number, Optional, Text  # noqa: TC001 - pydantic asks what they are
-from .errors import SlurmProtocolError
-from .job import holds_nothing
+from slurm.errors import SlurmProtocolError
+from slurm.fields import allocation_of, node_of, shown
+from slurm.job import holds_nothing
+from slurm.json.answer import Number, Optional, Text  # noqa: TC001 - pydantic asks what they are
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from .job import Allocation
-    from .node import Node
+    from slurm.job import Allocation
+    from slurm.node import Node
 
 
 class _Row(BaseModel):

@@ -9,7 +9,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .errors import SlurmUnavailable
+from slurm.errors import SlurmUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -12,8 +12,8 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from ._fields import shown
-from .errors import SlurmProtocolError
+from slurm.errors import SlurmProtocolError
+from slurm.fields import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping

@@ -6,25 +6,25 @@ import os
 import pwd
 from typing import TYPE_CHECKING
 
-from ._config import CLUSTER_NAME
-from ._fields import shown
-from ._http import Server
-from ._rest_api import Questions, negotiate
-from ._token import read_token
-from .errors import SlurmError, SlurmProtocolError, SlurmUnavailable
-from .snapshot import Snapshot, existing
+from slurm.commands.config import CLUSTER_NAME
+from slurm.errors import SlurmError, SlurmProtocolError, SlurmUnavailable
+from slurm.fields import shown
+from slurm.snapshot import Snapshot, existing
+
+from .api import Questions, negotiate
+from .http import Server
+from .token import read_token
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ._http import Session
-    from ._json import JsonAnswer
-    from ._rest_api import Answer, Terms
-    from ._token import Token
+    from slurm.json.answer import JsonAnswer
+
+    from .api import Answer, Terms
+    from .http import Session
+    from .token import Token
 
 _SEE_EVERYTHING = frozenset({"root", "slurm"})
-_IDLE = "Zero jobs to dump"
-"""The warning that comes with every answer without jobs, and is none."""
 _NOBODY = "unknown"
 """Stands for a user whose id cannot be found out: it is no id, so that it is nobody's."""
 
@@ -94,7 +94,7 @@ class RestReader:
         self._terms, self._kept = terms, {"nodes": nodes, "jobs": jobs}
         self._remark(token, visible)
         said = (*nodes.rows.remarks, *jobs.rows.remarks)
-        self.remarks += [token.hide(remark) if token else remark for remark in said if _IDLE not in remark]
+        self.remarks += [token.hide(remark) if token else remark for remark in said]
         allocations = tuple(jobs.rows.allocations.values())
         return Snapshot(
             cluster=self._cluster,

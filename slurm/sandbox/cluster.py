@@ -20,9 +20,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
-from ._conf import slurm_conf, wants_cgroup_conf
-from ._processes import free_ports, is_listening, processes
-from .errors import SlurmUnavailable
+from slurm.errors import SlurmUnavailable
+
+from .conf import slurm_conf, wants_cgroup_conf
+from .processes import free_ports, is_listening, processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

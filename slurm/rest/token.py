@@ -10,7 +10,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .errors import SlurmUnavailable
+from slurm.errors import SlurmUnavailable
 
 MAX_TOKEN = 1 << 14
 """Bytes of a token, and of its file; what Slurm signs has some 200, an identity provider's may have thousands."""

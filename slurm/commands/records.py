@@ -11,13 +11,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ._text import NO_ID, decode, printed_allocation
-from .errors import SlurmProtocolError
+from slurm.errors import SlurmProtocolError
+
+from .text import NO_ID, decode, printed_allocation
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-    from .job import Allocation
+    from slurm.job import Allocation
 
 # No `=` in a name: else a job named ` UserId= UserId= ...` would cost the square of its length.
 _OWNER = re.compile(r" UserId=([^()=]*)\((\d+)\) GroupId=[^()=]*\(\d+\) ")

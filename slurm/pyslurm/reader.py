@@ -1,4 +1,4 @@
-"""Asks a living slurmctld through pyslurm, in a child process (slurm/_pyslurm_child.py) that can be killed.
+"""Asks a living slurmctld through pyslurm, in a child process (child.py, beside this) that can be killed.
 
 In this process nothing of it would do: no RPC of libslurm can be given a deadline, libslurm's fatal() ends whoever
 called it, a crash takes the publisher along, and importing pyslurm changes how every later library is loaded.
@@ -11,20 +11,21 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from ._config import SHOW_CONFIG, config_of
-from ._fields import shown
-from ._pyslurm_rows import JobRow, NodeRow, parse_jobs, parse_nodes
-from ._worker import Worker
-from .errors import SlurmUnavailable
-from .snapshot import Snapshot, existing
+from slurm.commands.config import SHOW_CONFIG, config_of
+from slurm.errors import SlurmUnavailable
+from slurm.fields import shown
+from slurm.snapshot import Snapshot, existing
+
+from .rows import JobRow, NodeRow, parse_jobs, parse_nodes
+from .worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ._command import Commands
-    from ._config import Config
+    from slurm.commands.config import Config
+    from slurm.commands.run import Commands
 
-_CHILD = os.path.join(os.path.dirname(__file__), "_pyslurm_child.py")
+_CHILD = os.path.join(os.path.dirname(__file__), "child.py")
 # Run as a file, and without the working directory that -c adds: the child's path is what the environment says, and
 # neither a `pyslurm` that happens to lie here nor a module of ours (errors, node, job ...) stands in its way.
 _RUN = "import sys; sys.path[:] = filter(None, sys.path); import runpy; runpy.run_path({!r}, run_name='__main__')"

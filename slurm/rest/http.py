@@ -1,4 +1,4 @@
-"""GETs for slurm._rest, over TCP, TLS or a UNIX socket: side by side, with one deadline, bounded in size.
+"""GETs for slurm.rest.reader, over TCP, TLS or a UNIX socket: side by side, with one deadline, bounded in size.
 
 httpx limits a connect and each read, which does not bound a server that sends a byte a second, or a name server
 that hangs. So every GET runs in a thread of its own, and whoever waits for it stops waiting at the deadline.
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import httpx
 
-from ._command import MAX_OUTPUT
-from ._fields import shown
-from .errors import SlurmError, SlurmProtocolError, SlurmUnavailable
+from slurm.commands.run import MAX_OUTPUT
+from slurm.errors import SlurmError, SlurmProtocolError, SlurmUnavailable
+from slurm.fields import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -1,0 +1,65 @@
+"""Asks Slurm's commands for JSON."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from slurm.json.answer import JsonAnswer
+from slurm.snapshot import Snapshot, existing
+
+from .config import identify
+
+if TYPE_CHECKING:
+    from .config import Config
+    from .run import Commands
+
+SHOW_NODES = ("scontrol", "--all", "--future", "--local", "show", "nodes", "--json")
+SINFO = ("sinfo", "--all", "--local", "--json")
+"""What 22.05 has instead, a row a node; from 23.02 on sinfo's rows are groups of nodes."""
+# No data_parser is asked for by name: every one is read, and a site may pin its own (DataParserParameters).
+SHOW_JOBS = ("squeue", "--all", "--local", "--json")
+SHOW_VERSION = ("scontrol", "--version")
+
+
+class JsonReader:
+    """Asks a living slurmctld through its commands' JSON: dearer than text by 10 to 30 times, and exact.
+
+    Rows are read while they arrive and forgotten, so that memory does not grow with the answer.
+    """
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+        self._config: Config | None = None
+        self._show_nodes: tuple[str, ...] = SHOW_NODES
+        self.remarks: list[str] = []
+
+    def read(self) -> Snapshot:
+        """Ask slurmctld once."""
+        if self._config is None:
+            self._config = identify(self._commands)
+            version = self._commands.ask(SHOW_VERSION)[0].stdout
+            self._show_nodes = SHOW_NODES if _shows_nodes(version) else SINFO
+        nodes, jobs = JsonAnswer(" ".join(self._show_nodes)), JsonAnswer(" ".join(SHOW_JOBS))
+        answers = self._commands.ask(self._show_nodes, SHOW_JOBS, sinks=(nodes.feed, jobs.feed))
+        nodes.close("nodes")
+        jobs.close("jobs")
+        said = [answer.remark for answer in answers if answer.remark]
+        self.remarks = [*said, *nodes.remarks, *jobs.remarks]
+        allocations = tuple(jobs.allocations.values())
+        return Snapshot(
+            cluster=self._config.cluster,
+            slurm_version=self._config.slurm_version,
+            nodes=existing(nodes.nodes, allocations),
+            allocations=allocations,
+            visible_user=self._config.visible_user,
+        )
+
+    def close(self) -> None:
+        """Keep nothing open."""
+
+
+def _shows_nodes(version: bytes) -> bool:
+    """Tell by `scontrol --version` (`slurm-wlm 22.05.8`) whether scontrol has --json; 23.02 brought it."""
+    found = re.search(rb"(\d+)\.(\d+)", version)
+    return found is None or (int(found[1]), int(found[2])) >= (23, 2)

@@ -1,0 +1,1 @@
+"""Slurm's JSON, of every version, whoever wrote it: its commands, slurmrestd, or a file."""

@@ -1,0 +1,1 @@
+"""The door `pyslurm`: libslurm, in a process of its own."""

@@ -1,0 +1,1 @@
+"""A private, real Slurm on this machine, for the demo and the tests."""
