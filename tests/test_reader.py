@@ -157,6 +157,51 @@ def test_any_malformed_answer_is_no_snapshot(slurm: FakeSlurm, what: str, answer
         reader(slurm).read()
 
 
+def for_cluster(slurm: FakeSlurm, name: str) -> TextReader:
+    """Return a reader that wants this cluster; slurm.conf's own is `sandbox`, and slurmdbd knows `beta` too."""
+    slurm.answers("beta", CONFIG.replace(b"= sandbox\n", b"= beta\n"))
+    slurm.does("config", 'case "$*" in *--clusters=beta*) exec cat "$FAKE/beta" ;; esac')
+    told = slurm.commands(30)
+    return TextReader(Commands(timeout=30, environ=told.environ | {"TZ": "UTC"}, cluster=name))
+
+
+def test_another_cluster(slurm: FakeSlurm) -> None:
+    """A cluster that is not slurm.conf's own is asked for by name, and once found is not looked for again."""
+    asking = for_cluster(slurm, "beta")
+    assert asking.read().cluster == "beta"
+    remote = [[word.replace("--local", "--clusters=beta") for word in argv] for argv in (ASK_NODES, ASK_JOBS)]
+    there = [word.replace("--local", "--clusters=beta") for word in ASK_CONFIG]
+    assert slurm.calls() == sorted([ASK_CONFIG, there, *remote])
+    asking.read()
+    assert slurm.calls() == sorted(remote)
+
+
+def test_ones_own_cluster_by_name(slurm: FakeSlurm) -> None:
+    """A cluster that is slurm.conf's own is asked without slurmdbd."""
+    assert for_cluster(slurm, "sandbox").read().cluster == "sandbox"
+    assert slurm.calls() == sorted([ASK_CONFIG, ASK_NODES, ASK_JOBS])
+
+
+def test_a_cluster_that_nobody_knows(slurm: FakeSlurm) -> None:
+    """Whoever else answers is refused, and is not asked for nodes."""
+    with pytest.raises(SlurmUnavailable, match="asked for cluster gamma, and sandbox answered"):
+        for_cluster(slurm, "gamma").read()
+    assert all("config" in argv for argv in slurm.calls())
+
+
+def test_commands_of_a_directory(slurm: FakeSlurm) -> None:
+    """Slurm's commands are taken from where they are said to be, whatever PATH says."""
+    environ = {"PATH": "/usr/bin:/bin", "FAKE": str(slurm.directory)}
+    told = Commands(timeout=30, environ=environ, directory=str(slurm.directory / "bin"))
+    assert TextReader(told).read().cluster == "sandbox"
+    missing = Commands(timeout=30, environ=environ, directory="/no/such/directory")
+    with pytest.raises(
+        SlurmUnavailable,
+        match="/no/such/directory/scontrol: command not found; --slurm-bin-dir names its directory",
+    ):
+        TextReader(missing).read()
+
+
 def test_missing_commands(tmp_path: Path) -> None:
     """Where Slurm is not installed, that is what is said."""
     with pytest.raises(SlurmUnavailable, match="command not found"):

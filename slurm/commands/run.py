@@ -150,9 +150,11 @@ def _start(argv: tuple[str, ...], environ: Mapping[str, str], sink: Sink | None)
             start_new_session=True,  # its own process group: a wrapper script dies with what it started
         )
     except FileNotFoundError as error:
-        raise SlurmUnavailable(
-            f"{argv[0]}: command not found; put Slurm's commands on PATH ({environ.get('PATH', 'PATH is unset')})"
-        ) from error
+        path = environ.get("PATH", "PATH is unset")
+        remedy = (
+            "--slurm-bin-dir names its directory" if "/" in argv[0] else f"put Slurm's commands on PATH ({path})"
+        )
+        raise SlurmUnavailable(f"{argv[0]}: command not found; {remedy}") from error
     except OSError as error:
         raise SlurmUnavailable(f"{argv[0]}: cannot be started: {error.strerror}") from error
     return _Running(argv, process, sink)

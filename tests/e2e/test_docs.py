@@ -5,6 +5,7 @@ Two things differ: `/shared/segment-health` is a directory of the test, and `pip
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -15,7 +16,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from slurm.sandbox.cluster import Sandbox
+
+    from .conftest import Slurmrestd
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -119,6 +124,24 @@ def test_running_it(cluster: Sandbox, tmp_path: Path) -> None:
     code = "\n".join(blocks(ROOT / "docs/operations.md", "bash"))
     assert "nothing to clear: 999_7 not excluded" in run(localised(code, tmp_path), cluster, tmp_path)
     assert (tmp_path / "train-array.sbatch").read_text().startswith("#!/bin/bash\n#SBATCH")
+
+
+@pytest.mark.slurm
+def test_the_sources(
+    cluster: Sandbox, tmp_path: Path, slurmrestd_of: Callable[[Sandbox, str], Slurmrestd]
+) -> None:
+    """Each source sees the cluster, and so does whoever plays what was recorded of it."""
+    (tmp_path / "decisions").mkdir()
+    code = "\n".join(blocks(ROOT / "docs/sources.md", "bash"))
+    with slurmrestd_of(cluster, "rest_auth/local") as slurmrestd:
+        code = code.replace("/run/slurmrestd/slurmrestd.socket", str(slurmrestd.socket))
+        output = run(localised(code, tmp_path), cluster, tmp_path)
+    first, *others = output.splitlines()
+    assert json.loads(first)["source"] == "text"
+    told = [line for line in others if line.startswith(("dry run: ", "recorded: "))]
+    expected = "dry run: 8 nodes, 0 unavailable; 0 units, 0 excluded; "
+    recorded = "recorded: 8 nodes, 0 allocations of sandbox"
+    assert [line[: len(expected)] for line in told] == [expected] * 3 + [recorded, expected]
 
 
 @pytest.mark.slurm
