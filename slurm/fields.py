@@ -39,8 +39,11 @@ def _id(text: str) -> str:
 
 
 def reason_of(text: str | None) -> str | None:
-    """Put a reason on one line, the way scontrol's indented lines read; None where there is none."""
-    if text is None or text.strip() in {"", "(null)"}:
+    """Put a reason on one line, the way scontrol's indented lines read; None where there is none.
+
+    Blanks are one, and nothing is left of it: somebody set it at a time, which is worth knowing.
+    """
+    if not text or text.strip() == "(null)":
         return None
     first, _, rest = text.partition("\n")
     return " ".join(filter(None, [first.strip(), " ".join(rest.split())]))

@@ -198,7 +198,7 @@ class _Running:
         except subprocess.TimeoutExpired as error:
             raise _late(self.name, timeout) from error
         if status < 0:
-            raise SlurmUnavailable(f"{self.name}: killed by {_signal_name(-status)}")
+            raise SlurmUnavailable(f"{self.name}: killed by {signal_name(-status)}")
         if status > 0:
             raise SlurmUnavailable(f"{self.name}: ended with status {status}: {self.said or 'no word on stderr'}")
 
@@ -242,7 +242,8 @@ def _late(name: str, timeout: float) -> SlurmUnavailable:
     return SlurmUnavailable(f"{name}: no answer within {timeout:g} s; killed")
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """Name a signal as kill(1) does: SIGKILL, or `signal 99`."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -20,6 +20,8 @@ from slurm.job import holds_nothing
 from .stream import JsonStream
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from slurm.job import Allocation
     from slurm.node import Node
 
@@ -99,8 +101,10 @@ class JsonAnswer:
         self.cluster: str | None = None
         self.version: str | None = None
         self._what = what
+        self._refusal: SlurmProtocolError | None = None
         self.counts: dict[str, int] = {}
-        self._stream = JsonStream(what, {"nodes": self._take_node, "jobs": self._take_job})
+        rows = {"nodes": self._unless_refused(self._take_node), "jobs": self._unless_refused(self._take_job)}
+        self._stream = JsonStream(what, rows)
         self.feed = self._stream.feed
 
     def end(self) -> dict[str, object]:
@@ -116,6 +120,8 @@ class JsonAnswer:
         """
         members = self.end()
         self._must_have_no_errors()
+        if self._refusal is not None:
+            raise self._refusal
         if wanted not in self.counts:
             hint = "; since 23.02 it groups nodes: take scontrol show nodes --json" if "sinfo" in members else ""
             raise SlurmProtocolError(f"{self._what}: no {wanted} in the answer{hint}")
@@ -143,6 +149,21 @@ class JsonAnswer:
         if not isinstance(errors, list):
             raise SlurmProtocolError(f"{self._what}: errors that are no list")
         raise SlurmUnavailable(f"{self._what}: {'; '.join(map(_told, errors[:3]))}")
+
+    def _unless_refused(self, take: Callable[[object], None]) -> Callable[[object], None]:
+        """Remember the first row that cannot be read, until it is known what Slurm itself says.
+
+        23.02 without slurmdbd ends in the middle of its first job, and reports behind it, with exit 0, why.
+        """
+
+        def taken(element: object) -> None:
+            if self._refusal is None:
+                try:
+                    take(element)
+                except SlurmProtocolError as error:
+                    self._refusal = error
+
+        return taken
 
     def _take_node(self, element: object) -> None:
         row = self._read(NodeRow, element)

@@ -139,7 +139,7 @@ class Worker:
             status = self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             return SlurmUnavailable(f"{self._name}: closed its answers, {doing}; killed; {self._remedy}")
-        how = f"killed by {_signal_name(-status)}" if status < 0 else f"ended with status {status}"
+        how = f"killed by {run.signal_name(-status)}" if status < 0 else f"ended with status {status}"
         said = self.said or "no word on stderr"
         return SlurmUnavailable(f"{self._name}: {how}, {doing}: {said}; {self._remedy}")
 
@@ -154,7 +154,3 @@ class Worker:
             os.killpg(self._process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):  # stuck in the kernel: it is left behind
             self._process.wait(_END_SECONDS)
-
-
-def _signal_name(number: int) -> str:
-    return next((known.name for known in signal.Signals if known == number), f"signal {number}")
