@@ -75,6 +75,43 @@ def node_of(
     return Node(name, base, flags, text, reason_user or None, reason_since or None)
 
 
+def numbered_allocation(  # noqa: PLR0913 - one parameter a field
+    *,
+    job_id: int | None,
+    array_job_id: int | None,
+    array_task_id: int | None,
+    het_job_id: int | None,
+    state: str,
+    restart_count: int | None,
+    start_time: int | None,
+    user: str | None,
+    user_id: int | None,
+    partition: str | None,
+    nodelist: str | None,
+) -> Allocation:
+    """Make an Allocation of the numbers that libslurm has: None is not set, and no id but a task's is 0.
+
+    Raises as allocation_of(), and ValueError where what must be set is not.
+    """
+    if not job_id:
+        raise ValueError("no job id")
+    if restart_count is None or start_time is None or user_id is None:
+        raise ValueError("no count of restarts, no start or no user")
+    return allocation_of(
+        job_id=str(job_id),
+        array_job_id=str(array_job_id) if array_job_id else None,
+        array_task_id=None if array_task_id is None else str(array_task_id),
+        het_job_id=str(het_job_id) if het_job_id else None,
+        state=state,
+        restart_count=restart_count,
+        start_time=start_time,
+        user=user or "",
+        user_id=str(user_id),
+        partition=partition or "",
+        nodelist=nodelist or "",
+    )
+
+
 def allocation_of(  # noqa: PLR0913 - one parameter a field
     *,
     job_id: str,

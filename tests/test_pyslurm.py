@@ -533,7 +533,7 @@ def test_late(fake: FakePyslurm, opened: Opened, had: set[int], when: str, progr
 )
 @pytest.mark.parametrize("when", ["import", "nodes", "jobs"])
 def test_crash_or_garbage(
-    fake: FakePyslurm, opened: Opened, had: set[int], when: str, program: str, message: str
+    fake: FakePyslurm, opened: Opened, had: set[int], *, when: str, program: str, message: str
 ) -> None:
     """A child that ends or answers garbage is no answer, is named with its last words, and is replaced."""
     reader = opened(fake.reader())

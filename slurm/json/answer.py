@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from slurm.errors import SlurmProtocolError, SlurmUnavailable
-from slurm.fields import NO_VAL, allocation_of, node_of, shown
+from slurm.fields import NO_VAL, node_of, numbered_allocation, shown
 from slurm.job import holds_nothing
 
 from .stream import JsonStream
@@ -212,27 +212,23 @@ class JsonAnswer:
 
 
 def _allocation(row: JobRow, state: str) -> Allocation:
-    if row.job_id in {None, 0}:
-        raise ValueError("no job id")
-    if row.restart_cnt is None or row.start_time is None or row.user_id is None:
-        raise ValueError("no count of restarts, no start or no user")
-    in_array = bool(row.array_job_id)  # 0 outside an array; task 0 is a task like any other
-    if in_array != (row.array_task_id is not None):
+    # Outside an array its id is 0; task 0 is a task like any other.
+    if bool(row.array_job_id) != (row.array_task_id is not None):
         raise ValueError(f"array {row.array_job_id} and task {row.array_task_id} do not go together")
     if row.het_job_id_set and not row.het_job_id:
         raise ValueError(f"a part of heterogeneous job {shown(row.het_job_id_set)}, and it is not told of which")
-    return allocation_of(
-        job_id=str(row.job_id),
-        array_job_id=str(row.array_job_id) if in_array else None,
-        array_task_id=str(row.array_task_id) if in_array else None,
-        het_job_id=str(row.het_job_id) if row.het_job_id else None,
+    return numbered_allocation(
+        job_id=row.job_id,
+        array_job_id=row.array_job_id,
+        array_task_id=row.array_task_id,
+        het_job_id=row.het_job_id,
         state=state,
         restart_count=row.restart_cnt,
         start_time=row.start_time,
-        user=row.user_name or "",
-        user_id=str(row.user_id),
-        partition=row.partition or "",
-        nodelist=row.nodes or "",
+        user=row.user_name,
+        user_id=row.user_id,
+        partition=row.partition,
+        nodelist=row.nodes,
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from slurm.errors import SlurmProtocolError
-from slurm.fields import allocation_of, node_of, shown
+from slurm.fields import node_of, numbered_allocation, shown
 from slurm.job import holds_nothing
 from slurm.json.answer import Number, Optional, Text  # noqa: TC001 - pydantic asks what they are
 
@@ -140,28 +140,24 @@ def _checked(
 
 
 def _allocation(row: JobRow, state: str) -> Allocation:
-    if row.id == 0:
-        raise ValueError("no job id")
-    if row.requeue_count is None or row.start_time is None or row.user_id is None:
-        raise ValueError("no count of restarts, no start or no user")
     if row.heterogeneous_offset and not row.heterogeneous_id:
         raise ValueError("a part of a heterogeneous job, and it is not told of which")
-    return allocation_of(
-        job_id=str(row.id),
-        array_job_id=str(row.array_id) if row.array_id else None,
+    return numbered_allocation(
+        job_id=row.id,
+        array_job_id=row.array_id,
         array_task_id=_task_of(row),
-        het_job_id=str(row.heterogeneous_id) if row.heterogeneous_id else None,
+        het_job_id=row.heterogeneous_id,
         state=state,
         restart_count=row.requeue_count,
         start_time=row.start_time,
-        user=row.user_name or "",
-        user_id=str(row.user_id),
-        partition=row.partition or "",
-        nodelist=row.allocated_nodes or "",
+        user=row.user_name,
+        user_id=row.user_id,
+        partition=row.partition,
+        nodelist=row.allocated_nodes,
     )
 
 
-def _task_of(row: JobRow) -> str | None:
+def _task_of(row: JobRow) -> int | None:
     """Return the task of an array, where pyslurm of every version writes task 0 as None.
 
     The one other record without a task is that of the tasks which wait: it names them, and holds no node.
@@ -174,4 +170,4 @@ def _task_of(row: JobRow) -> str | None:
         raise ValueError(f"it holds nodes, and tasks {shown(row.array_tasks_waiting)} of it wait")
     if row.array_task_id is None and not row.allocated_nodes:
         raise ValueError("a task of an array without a number and without nodes")
-    return str(row.array_task_id or 0)
+    return row.array_task_id or 0

@@ -63,7 +63,7 @@ def slurm_conf(  # noqa: PLR0913 - one parameter a trait of the cluster
 def wants_cgroup_conf(version: str) -> bool:
     """Tell, from what `slurmctld -V` prints, whether a cgroup.conf must say CgroupPlugin=disabled.
 
-    Without it newer slurmds want a cgroup of their own; 22.05 refuses the very value.
+    Without it newer slurmds want a cgroup of their own; up to 23.11 they refuse the very value.
     """
     found = re.search(r"(\d+)\.(\d+)", version)
-    return found is not None and (int(found[1]), int(found[2])) >= (23, 11)
+    return found is not None and (int(found[1]), int(found[2])) >= (24, 5)
