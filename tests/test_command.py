@@ -7,11 +7,12 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -281,6 +282,25 @@ def test_interrupted(script: Script, environ: dict[str, str], tmp_path: Path) ->
     with pytest.raises(KeyboardInterrupt):
         _command.run([["hangs"]], timeout=LONG, environ=environ)
     thread.join()
+
+
+def test_interrupted_while_it_starts(
+    script: Script, environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interrupt between a command's birth and our knowing it waits, and then the command is killed."""
+    script("hangs", 'trap "" TERM INT; echo $$ > "$PIDS/hangs"; while :; do sleep 1; done')
+
+    class Interrupted(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            wait_for(tmp_path / "hangs")
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        _command.run([["hangs"]], timeout=LONG, environ=environ)
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 # --- bounds -----------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import os
 import selectors
 import signal
 import subprocess
+import threading
 import time
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 from slurm.errors import SlurmProtocolError, SlurmUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     Run = Callable[..., list["Completed"]]
     Sink = Callable[[bytes], object]
@@ -130,13 +131,37 @@ def run(
     deadline = time.monotonic() + timeout
     running: list[_Running] = []
     try:
-        for argv, sink in zip_longest(commands, sinks):
-            running.append(_start(tuple(argv), environ, sink))
+        with _no_interruption():
+            for argv, sink in zip_longest(commands, sinks):
+                running.append(_start(tuple(argv), environ, sink))
         _collect(running, deadline, timeout)
         return [Completed(command.argv, bytes(command.stdout), command.said) for command in running]
     finally:
         for command in running:
             command.kill()
+
+
+@contextlib.contextmanager
+def _no_interruption() -> Iterator[None]:
+    """Hold signals back whose handlers may raise: a command that was born, and is not known yet, would live on.
+
+    Their handlers are replaced and not their signals blocked, since commands inherit what is blocked. What is
+    ignored stays so, for the same reason.
+    """
+    held: list[int] = []
+    before = {}
+    if threading.current_thread() is threading.main_thread():  # handlers run nowhere else
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if callable(handler := signal.getsignal(number)):
+                before[number] = handler
+                signal.signal(number, lambda caught, _: held.append(caught))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in held:
+            signal.raise_signal(number)
 
 
 def _start(argv: tuple[str, ...], environ: Mapping[str, str], sink: Sink | None) -> _Running:
