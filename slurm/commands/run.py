@@ -154,14 +154,14 @@ def _no_interruption() -> Iterator[None]:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if callable(handler := signal.getsignal(number)):
                 before[number] = handler
-                signal.signal(number, lambda caught, _: held.append(caught))
+                signal.signal(number, lambda number, _: held.append(number))
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for number in held:
-            signal.raise_signal(number)
+        for caught in held:
+            signal.raise_signal(caught)
 
 
 def _start(argv: tuple[str, ...], environ: Mapping[str, str], sink: Sink | None) -> _Running:
