@@ -132,6 +132,8 @@ TEXTS: dict[str, Callable[[bytes], Facts]] = {
     "22.05-hostile/scontrol_show_jobs.txt": read_records,
     "22.05-hostile/scontrol_show_jobs_oneline.txt": read_records,
     "22.05-hostile/squeue.txt": read_queue,
+    **{f"forms/{version}/nodes.txt": read_nodes for version in ("23.02", "26.05")},
+    "forms/26.05/squeue.txt": read_queue,
 }
 JSONS = {
     "22.05/sinfo.json": "nodes",
@@ -142,6 +144,9 @@ JSONS = {
     **{f"25.11/squeue.{form}.json": "jobs" for form in ("v42", "v44")},
     "26.05/nodes.v42.json": "nodes",
     "26.05/squeue.v42.json": "jobs",
+    "forms/23.02/squeue.v0.0.39.json": "jobs",
+    "forms/26.05/nodes.v0.0.45+complex.json": "nodes",
+    "forms/26.05/squeue.v0.0.45+complex.json": "jobs",
     **{f"{version}/rest_v0.0.42_nodes.json": "nodes" for version in ("24.11", "25.11", "26.05")},
     **{f"{version}/rest_v0.0.42_jobs.json": "jobs" for version in ("24.11", "25.11", "26.05")},
 }
@@ -196,7 +201,8 @@ def whole(name: str) -> Facts:
 @cache
 def table(name: str) -> frozenset[str]:
     """Name the nodes of the node table beside an answer."""
-    return frozenset(whole(f"{name.partition('/')[0]}/scontrol_show_nodes_oneline.txt").nodes)
+    folder, file = name.rpartition("/")[0], "scontrol_show_nodes_oneline.txt"
+    return frozenset(whole(f"{folder}/{'nodes.txt' if folder.startswith('forms/') else file}").nodes)
 
 
 # --- the guarantee -----------------------------------------------------------------------------------------

@@ -130,8 +130,8 @@ class JsonAnswer:
         self._note_meta(members.get("meta"))
         warnings = members.get("warnings")
         if isinstance(warnings, list):
-            told = filter(lambda text: _NO_JOBS not in text, map(_told, warnings))
-            self.remarks = [f"{self._what}: {text}" for text in told]
+            told = dict.fromkeys(map(_told, warnings))  # 23.11 without slurmdbd says the same of every job
+            self.remarks = [f"{self._what}: {text}" for text in told if _NO_JOBS not in text]
 
     def _note_meta(self, meta: object) -> None:
         """Note whose answer this is; `Slurm` until 23.02, `slurm` since, the cluster only since 23.11."""

@@ -15,8 +15,12 @@ import pytest
 from slurm.commands.run import Commands
 from slurm.commands.text import TextReader
 from slurm.errors import SlurmUnavailable
+from slurm.rest.api import VERSIONS, Questions
+from slurm.rest.http import Server
 from slurm.rest.reader import RestReader
+from slurm.rest.token import read_token
 from slurm.sandbox.cluster import Sandbox
+from slurm.snapshot import existing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -124,6 +128,23 @@ def test_both_doors_see_the_same(site: Site, rest: Slurmrestd, tokens: Tokens) -
     assert told.nodes == expected.nodes
     assert set(told.allocations) == set(expected.allocations)
     assert (told.cluster, told.slurm_version) == (expected.cluster, expected.slurm_version)
+
+
+def test_every_version_of_the_api(site: Site, rest: Slurmrestd, tokens: Tokens) -> None:
+    """Each version that this slurmrestd speaks, not only the one that is asked, gives the same."""
+    site.start(("--array=0-1", "--nodes=1"), ("--nodes=2",))
+    site.cluster.set_node("n2", "drain", "x [y] |z|")
+    expected = TextReader(Commands(timeout=30, environ=site.cluster.env)).read()
+    token = read_token(None, {"SLURM_JWT": tokens.make(ME)})
+    with Server(f"http://127.0.0.1:{rest.port}", {}).session(60) as session:
+        asked = [Questions(session, version, token) for version in VERSIONS]
+        spoken = [asking for asking in asked if asking.is_there()]
+        answers = [(asking.rows("nodes", None).rows, asking.rows("jobs", None).rows) for asking in spoken]
+    assert answers
+    for nodes, jobs in answers:
+        allocations = tuple(jobs.allocations.values())
+        assert existing(nodes.nodes, allocations) == expected.nodes
+        assert set(allocations) == set(expected.allocations)
 
 
 def test_private_jobs(site: Site, rest: Slurmrestd, tokens: Tokens) -> None:
