@@ -111,6 +111,18 @@ def test_it_ends_by_a_signal_and_leaves_exclusions(
     assert "Traceback" not in publisher.log.read_text()
 
 
+@pytest.mark.parametrize(
+    ("source", "name", "why"),
+    [("auto", "text", "pyslurm is not installed"), ("text", "text", "asked for"), ("json", "json", "asked for")],
+)
+def test_its_first_line_names_the_source(start: Callable[..., Running], source: str, name: str, why: str) -> None:
+    """What is asked, and why that, stands in the first line of the log."""
+    publisher = start("--all", "--source", source)
+    first = json.loads(publisher.log.read_text().splitlines()[0])
+    assert first["event"] == "start"
+    assert first["message"].endswith(f"; source {name}: {why}")
+
+
 def test_a_second_loop_names_the_first(site: Site, start: Callable[..., Running]) -> None:
     """Exit status 2 and the first one's process id; a single pass steps back with 0; another scope's may run."""
     publisher = start()
