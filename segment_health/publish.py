@@ -56,7 +56,8 @@ class Publication:
     """What stays the same from pass to pass: where to publish, for whom, by which policy.
 
     `interval` is in seconds: how soon the next pass is promised, by which others judge whether we live; `loop`
-    says that this very process will make it.
+    says that this very process will make it. A `replay` is of some other time: it leaves no heartbeat, since that
+    would vouch for now.
     `own_job` is the job in which this process runs, None outside one: if its scope covers that job, an answer
     without it is not the truth.
     """
@@ -68,6 +69,7 @@ class Publication:
     interval: float
     own_job: str | None = None
     loop: bool = False
+    replay: bool = False
     adopt: bool = False
     dry_run: bool = False
 
@@ -101,7 +103,8 @@ def run_once(publication: Publication, source: Source, clock: Callable[[], float
             )
         )
         outcome.decisions.sort(key=lambda decision: _EXCLUSIONS_FIRST[decision.action])
-        done = Pass(snapshot, outcome, [], [*source.remarks, *before.remarks], before.failures)
+        remarks = [*source.remarks, *before.remarks, *_partial_view(publication.scope, snapshot)]
+        done = Pass(snapshot, outcome, [], remarks, before.failures)
         if publication.dry_run:
             done.changes = [Change(decision, directory.path_of(decision.unit)) for decision in outcome.decisions]
             return done
@@ -111,7 +114,7 @@ def run_once(publication: Publication, source: Source, clock: Callable[[], float
             if change.error is not None and change.decision.unit in before.memory:
                 outcome.memory.setdefault(change.decision.unit, before.memory[change.decision.unit])
         heartbeat = Heartbeat(publisher, publication.policy.name, now, publication.interval, publication.loop)
-        _keep(done, directory, ledger, heartbeat)
+        _keep(done, directory, ledger, heartbeat, vouches=not publication.replay)
     return done
 
 
@@ -141,6 +144,14 @@ def _look_back(ledger: Ledger, now: int) -> _Before:
     return before
 
 
+def _partial_view(scope: Scope, snapshot: Snapshot) -> list[str]:
+    """Say that a scope of many users' jobs is seen by one user's eyes."""
+    user = snapshot.visible_user
+    if user is None or scope.kind not in {"all", "partition"}:
+        return []
+    return [f"Slurm may show us jobs of uid {user} alone (PrivateData): nothing is decided for anybody else's"]
+
+
 def _must_show_own_job(publication: Publication, snapshot: Snapshot) -> None:
     """Refuse an answer in which the job that we run in does not run."""
     own = publication.own_job
@@ -148,7 +159,9 @@ def _must_show_own_job(publication: Publication, snapshot: Snapshot) -> None:
         raise SourceUnknown(f"job {own}, in which this runs, is not among the running jobs that Slurm lists")
 
 
-def _keep(done: Pass, directory: DecisionDirectory, ledger: Ledger, heartbeat: Heartbeat) -> None:
+def _keep(
+    done: Pass, directory: DecisionDirectory, ledger: Ledger, heartbeat: Heartbeat, *, vouches: bool
+) -> None:
     """Make the pass durable and remember it; the heartbeat comes last, for it vouches for all the rest."""
     entries = [
         history_entry(
@@ -166,7 +179,7 @@ def _keep(done: Pass, directory: DecisionDirectory, ledger: Ledger, heartbeat: H
         ("the state", remember),
         ("the history", lambda: ledger.record(entries)),
         ("the overrides", lambda: _drop(done.outcome.void_overrides, ledger)),
-        ("the heartbeat", lambda: ledger.beat(heartbeat)),
+        ("the heartbeat", lambda: ledger.beat(heartbeat) if vouches else None),
         ("what is left of dead publishers", lambda: ledger.bury(heartbeat.last_complete_pass)),
     ]
     if entries:

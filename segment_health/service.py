@@ -74,6 +74,16 @@ class Service:
         beat = self._last_heartbeat()
         return 0.0 if beat is None else max(0.0, self._clock() - beat.last_complete_pass)
 
+    def company(self) -> str | None:
+        """Name a publisher of any scope that lives in the directory; None if nobody does."""
+        try:
+            with open_decisions(self._plan.publication.directory) as directory:
+                beats = directory.ledger("", "").heartbeats()
+        except OSError:
+            return None
+        living = [beat.publisher for beat in beats if beat.is_alive(self._clock())]
+        return f"{living[0].scope} by process {living[0].pid} on {living[0].host}" if living else None
+
     def stands_by(self) -> bool:
         """Whether another process publishes for this scope, and we only offer to."""
         if not self._plan.standby:

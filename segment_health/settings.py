@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 ENVIRONMENT_PREFIX = "SEGMENT_HEALTH_"
 _NVRX_DIRECTORY = "NVRX_SEGMENT_HEALTH_CHECK_DIR"
 _NOT_A_FIELD = frozenset({"SEGMENT_HEALTH_CONFIG"})
+_SECRET = frozenset({"rest_jwt_file", "rest_url"})
+"""Settings in whose place somebody may have put a token or a password: never repeated."""
 _SCOPE_KEYS = ("job", "user", "partition", "all")
 
 
@@ -41,6 +44,24 @@ def _ids(value: object) -> object:
     """Take `123`, `"123"`, `"123,140"` and lists of them for the ids that they are."""
     values = value if isinstance(value, list | tuple) else [value]
     return tuple(part.strip() for item in values for part in str(item).split(","))
+
+
+def _absolute(text: str) -> str:
+    if not text.startswith("/"):
+        raise ValueError("not an absolute path")
+    return text
+
+
+def _rest_url(text: str) -> str:
+    if re.fullmatch(r"https?://[^/@\s]+/?|unix:(//)?/\S+", text) is None:
+        raise ValueError("not http://host:port, https://host or unix:/path (a password has no place in it)")
+    return text
+
+
+def _cluster(text: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", text) is None:
+        raise ValueError("not the name of a cluster")
+    return text.lower()  # as slurmctld does with ClusterName
 
 
 def _command(text: str) -> str:
@@ -81,15 +102,15 @@ class Settings(BaseModel):
     source: Literal["auto", "text", "json", "rest", "pyslurm"] = "auto"
     """The door to Slurm: what its commands print as text or as JSON, slurmrestd, or libslurm through pyslurm.
     `auto` is pyslurm where that is installed and fits the Slurm that runs, else text."""
-    cluster: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] | None = None
+    cluster: Annotated[str, AfterValidator(_cluster)] | None = None
     """Name of the cluster to ask, where that is not slurm.conf's own; of saved answers, what they do not tell."""
-    slurm_conf: Annotated[str, Field(pattern="^/")] | None = None
+    slurm_conf: Annotated[str, AfterValidator(_absolute)] | None = None
     """Path of the slurm.conf to use, as SLURM_CONF."""
-    slurm_bin_dir: Annotated[str, Field(pattern="^/")] | None = None
+    slurm_bin_dir: Annotated[str, AfterValidator(_absolute)] | None = None
     """Directory of Slurm's commands, where they are not on PATH."""
-    rest_url: Annotated[str, Field(pattern=r"^(https?://[^/@\s]+/?|unix:(//)?/\S+)$")] | None = None
+    rest_url: Annotated[str, AfterValidator(_rest_url)] | None = None
     """slurmrestd: `http://host:6820`, `https://host` or `unix:/run/slurmrestd/slurmrestd.socket`."""
-    rest_jwt_file: Annotated[str, Field(pattern="^/")] | None = None
+    rest_jwt_file: Annotated[str, AfterValidator(_absolute)] | None = None
     """File that holds a JSON web token for slurmrestd and nothing else, read at every pass; else SLURM_JWT."""
     nodes_from: str | None = None
     jobs_from: str | None = None
@@ -111,14 +132,18 @@ class Settings(BaseModel):
         """Refuse a source that is not told whole, or twice, for one pass or for many. Raises SettingsError."""
         if self.replay and (self.nodes_from or self.jobs_from):
             raise SettingsError("--replay plays nodes and jobs: not together with --nodes-from and --jobs-from")
-        if not once and "-" in {self.nodes_from, self.jobs_from, self.replay}:
+        if not once and self.replay:
+            raise SettingsError("--replay plays one instant: add --once")
+        if not once and "-" in {self.nodes_from, self.jobs_from}:
             raise SettingsError("standard input can be read only once: add --once")
         if self.nodes_from == self.jobs_from == "-":
             raise SettingsError("--nodes-from and --jobs-from: standard input can be read only once")
+        if self.replay or self.nodes_from:
+            return
         if self.source == "rest" and not self.rest_url:
             raise SettingsError("--source rest needs --rest-url: http://host:port or unix:/path/of/the/socket")
-        if self.source != "rest" and (self.rest_url or self.rest_jwt_file):
-            raise SettingsError(f"--rest-url and --rest-jwt-file are for --source rest, not {self.source}")
+        if self.source == "auto" and self.rest_url:
+            raise SettingsError("--rest-url alone asks nobody: add --source rest, or name another source")
 
     def scope(self, own_job: str | None) -> Scope:
         """Return the scope asked for, or that of the job in which this runs. Raises SettingsError."""
@@ -210,4 +235,5 @@ def _must_be_known(key: str, shown: str, *, like: Callable[[str], str] = str) ->
 
 def _explain(error: Any, merged: Mapping[str, tuple[str, object]]) -> str:
     told_by, value = merged[str(error["loc"][0])]
-    return f"{told_by}: {error['msg']}, got {value!a}"
+    problem = error["msg"].removeprefix("Value error, ")
+    return f"{told_by}: {problem}" if error["loc"][0] in _SECRET else f"{told_by}: {problem}, got {value!a}"

@@ -67,9 +67,9 @@ def read_saved(nodes: str, jobs: str, *, cluster: str | None) -> Source:
     return Source(open_saved(nodes, jobs, cluster), "saved", f"{nodes}, {jobs}")
 
 
-def replay(path: str) -> Source:
-    """Observe what was recorded."""
-    return Source(open_recording(path), "replay", path)
+def replay(path: str, *, cluster: str | None) -> Source:
+    """Observe what was recorded, of this cluster if one is named."""
+    return Source(open_recording(path, cluster), "replay", path)
 
 
 def recording(snapshot: Snapshot, source: Source, *, now: datetime, scrubbed: bool) -> str:

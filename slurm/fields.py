@@ -56,6 +56,11 @@ def state_of(text: str) -> tuple[str, frozenset[str]]:
     return parse_state(text)
 
 
+def time_of_reason(seconds: int | None) -> int | None:
+    """Return when a reason was set, None for a time that no calendar has: it never spoils its node."""
+    return seconds if seconds is not None and 0 < seconds <= _LATEST_TIME else None
+
+
 def node_of(
     name: str, state: str, *, reason: str | None, reason_user: str | None, reason_since: int | None
 ) -> Node:
@@ -72,7 +77,7 @@ def node_of(
     text = reason_of(reason)
     if text is None:
         return Node(name, base, flags)
-    return Node(name, base, flags, text, reason_user or None, reason_since or None)
+    return Node(name, base, flags, text, reason_user or None, time_of_reason(reason_since))
 
 
 def numbered_allocation(  # noqa: PLR0913 - one parameter a field

@@ -148,8 +148,8 @@ def open_saved(nodes: str, jobs: str, cluster: str | None) -> Reader:
     return SavedReader(nodes, jobs, cluster=cluster)
 
 
-def open_recording(path: str) -> Reader:
-    """Open what slurm.recording.dump() wrote."""
+def open_recording(path: str, cluster: str | None) -> Reader:
+    """Open what slurm.recording.dump() wrote, of this cluster if one is named."""
     from .recording import RecordingReader  # noqa: PLC0415 - pydantic again
 
-    return RecordingReader(path)
+    return RecordingReader(path, cluster)

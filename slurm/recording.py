@@ -64,15 +64,19 @@ class _AllocationRow(_Strict):
 
 
 class RecordingReader:
-    """Plays a recording; `-` is standard input."""
+    """Plays a recording, of the cluster that is wanted if one is; `-` is standard input."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, cluster: str | None = None) -> None:
         self._path = path
+        self._cluster = cluster
         self.remarks: list[str] = []
 
     def read(self) -> Snapshot:
         """Read the file. Raises SlurmUnavailable or SlurmProtocolError."""
-        return load(contents(self._path), self._path)
+        snapshot = load(contents(self._path), self._path)
+        if self._cluster not in {None, snapshot.cluster}:
+            raise SlurmProtocolError(f"{self._path}: a recording of {snapshot.cluster}, not of {self._cluster}")
+        return snapshot
 
     def close(self) -> None:
         """Keep nothing open."""

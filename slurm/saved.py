@@ -69,8 +69,16 @@ def _read(path: str, wanted: str) -> _Answer:
     head = next(chunks, b"")
     if head.lstrip()[:1] == b"{":
         return _read_json(chain([head], chunks), path, wanted)
-    text = head + b"".join(chunks)
+    try:
+        return _read_text(head + b"".join(chunks), wanted)
+    except SlurmProtocolError as error:
+        raise SlurmProtocolError(f"{path}: {error}") from error
+
+
+def _read_text(text: bytes, wanted: str) -> _Answer:
     if wanted == "nodes":
+        if text.startswith(b"NodeName=") and b"\n   " in text and b" State=" not in text.partition(b"\n")[0]:
+            raise SlurmProtocolError("a node has more than one line: save it with `scontrol show nodes -o`")
         return _Answer(nodes=parse_nodes(text, zone=None))
     is_table = text[: text.find(b"\n")].count(b"|") == SHOW_JOBS[-1].count("|")
     return _Answer(allocations=parse_jobs(text, zone=None) if is_table else parse_saved_jobs(text))

@@ -13,6 +13,7 @@ import pytest
 
 from slurm.commands import config as _config
 from slurm.commands import run as _command
+from slurm.commands.json import JsonReader
 from slurm.commands.run import Commands
 from slurm.commands.text import TextReader
 from slurm.errors import SlurmError, SlurmProtocolError, SlurmUnavailable
@@ -96,7 +97,6 @@ def test_every_pass_asks_anew(slurm: FakeSlurm) -> None:
     asking.read()
     slurm.answers("nodes", NODES.replace(b"State=MIXED ", b"State=MIXED+DRAIN "))
     slurm.answers("jobs", b"")
-    slurm.answers("config", b"")
     snapshot = asking.read()
     assert "DRAIN" in snapshot.nodes["n7"].flags
     assert snapshot.allocations == ()
@@ -254,6 +254,47 @@ def test_private_jobs(slurm: FakeSlurm) -> None:
     assert private != CONFIG
     slurm.answers("config", private)
     assert reader(slurm).read().visible_user == (None if os.geteuid() == 0 else str(os.geteuid()))
+
+
+def test_jobs_that_become_private_do_not_end(slurm: FakeSlurm) -> None:
+    """When a job is no longer listed the configuration is asked for again: it may only be hidden from here on."""
+    asking = reader(slurm)
+    assert asking.read().allocations
+    slurm.calls()
+    asking.read()
+    assert ASK_CONFIG not in slurm.calls()
+    slurm.answers("config", CONFIG.replace(b"PrivateData             = none", b"PrivateData             = jobs"))
+    slurm.answers("jobs", b"")
+    assert asking.read().visible_user == (None if os.geteuid() == 0 else str(os.geteuid()))
+    assert ASK_CONFIG in slurm.calls()
+
+
+@pytest.mark.parametrize(
+    ("inside", "outside"),
+    [
+        pytest.param("0 0 4294967295", 0, id="no-namespace"),
+        pytest.param("0 1000 1", 1000, id="remapped-root"),
+        pytest.param("0 100000 65536", 100_000, id="subordinate-ids"),
+        pytest.param("1 100000 65536", 0, id="not-mapped"),
+    ],
+)
+def test_root_of_a_container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, inside: str, outside: int) -> None:
+    """Whoever is root in a user namespace is an ordinary user to Slurm, and sees what that one sees."""
+    (tmp_path / "uid_map").write_text(f"         {inside}\n")
+    monkeypatch.setattr(_config, "UID_MAP", str(tmp_path / "uid_map"))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert _config._uid_to_slurm() == outside
+
+
+def test_one_deadline_for_all_the_steps(slurm: FakeSlurm) -> None:
+    """What is asked one after the other is answered within --timeout together, or not at all."""
+    slurm.answers("version", b"slurm-wlm 24.11.5\n")
+    for what in ("config", "version", "nodes", "jobs"):
+        slurm.does(what, "sleep 0.8")
+    started = time.monotonic()
+    with pytest.raises(SlurmUnavailable, match=r"no answer within 2 s"):
+        JsonReader(slurm.commands(2.0)).read()
+    assert time.monotonic() - started < 10
 
 
 # --- saved answers ----------------------------------------------------------------------------------------

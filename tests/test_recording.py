@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import stat
@@ -97,7 +98,7 @@ HOSTILE_NODES = st.builds(
     flags=st.frozensets(WORDS, max_size=3),
     reason=REASONS,
     reason_user=TEXT | st.none(),
-    reason_since=st.integers(1, 1 << 40) | st.none(),
+    reason_since=st.integers(1, 253_402_300_799) | st.none(),
 )
 
 
@@ -240,6 +241,81 @@ def test_record_fails(tmp_path: Path, arguments: list[str], code: int, complaint
     assert list(tmp_path.iterdir()) == []
 
 
+def test_record_writes_through_what_is_no_file(tmp_path: Path) -> None:
+    """A symbolic link is followed; a fifo is written to, and stays one."""
+    file, link, fifo = tmp_path / "file", tmp_path / "link", tmp_path / "fifo"
+    link.symlink_to(file)
+    os.mkfifo(fifo)
+    source = ["--nodes-from", NODES, "--jobs-from", JOBS]
+    assert run("record", *source, str(link)).returncode == 0
+    assert link.is_symlink()
+    keeper = os.open(fifo, os.O_RDWR)  # so that writing to it waits for nobody; larger than a recording
+    fcntl.fcntl(keeper, fcntl.F_SETPIPE_SZ, 1 << 20)
+    assert run("record", *source, str(fifo)).returncode == 0
+    assert stat.S_ISFIFO(fifo.stat().st_mode)
+    text = os.read(keeper, 1 << 20)
+    os.close(keeper)
+    assert played(text) == played(file.read_bytes())
+
+
+@pytest.mark.parametrize("file", ["-", "/dev/full"])
+def test_record_onto_a_full_device(file: str) -> None:
+    """What could not be written is a failure, on standard output too."""
+    argv = [COMMAND, "record", "--nodes-from", NODES, "--jobs-from", JOBS, file]
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert ended.returncode == 1
+    assert b"No space left on device; nothing was recorded" in ended.stderr
+    assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
+
+
+def test_a_replay_vouches_for_nothing(tmp_path: Path) -> None:
+    """It leaves no heartbeat, and refuses a directory in which somebody publishes, unless nothing is changed."""
+    recording, directory = tmp_path / "recording", tmp_path / "decisions"
+    recording.write_bytes(run("record", "--nodes-from", NODES, "--jobs-from", JOBS, "-").stdout)
+    directory.mkdir()
+    publish = ["publish", "--once", "--all", "--dir", str(directory)]
+    for _ in range(2):
+        assert run(*publish, "--replay", str(recording)).returncode == 0
+    assert list(directory.glob(".segment-health/heartbeat/*")) == []
+    assert run(*publish, "--nodes-from", NODES, "--jobs-from", JOBS).returncode == 0
+    refused = run(*publish, "--replay", str(recording))
+    assert (refused.returncode, b"is in use (all by process" in refused.stderr) == (2, True), refused
+    assert run(*publish, "--replay", str(recording), "--dry-run").returncode == 0
+    other = run(*publish, "--replay", str(recording), "--dry-run", "--cluster", "beta")
+    assert (other.returncode, b"a recording of feas, not of beta" in other.stderr) == (3, True), other
+
+
+@pytest.mark.parametrize("source", ["json", "replay"])
+def test_a_reason_of_no_calendar_spoils_nothing(tmp_path: Path, source: str) -> None:
+    """A time past the year 9999 beside a reason is none; its node excludes all the same."""
+    if source == "json":
+        document = json.loads(Path(NODES).read_bytes())
+        for node in document["nodes"]:
+            node["reason_changed_at"] = {"set": True, "infinite": False, "number": 10**15}
+        (tmp_path / "nodes").write_text(json.dumps(document))
+        given = ["--nodes-from", str(tmp_path / "nodes"), "--jobs-from", JOBS]
+    else:
+        document = json.loads(run("record", "--nodes-from", NODES, "--jobs-from", JOBS, "-").stdout)
+        for node in document["nodes"]:
+            node["reason_since"] = 10**15
+        (tmp_path / "recording").write_text(json.dumps(document))
+        given = ["--replay", str(tmp_path / "recording")]
+    ended = run("publish", "--once", "--all", "--dir", str(tmp_path), *given)
+    assert ended.returncode == 0, ended
+    assert {path.name for path in tmp_path.glob("segment_*")} == {
+        f"segment_health_check.{unit}" for unit in EXCLUDED
+    }
+
+
+@pytest.mark.parametrize("name", ["--rest-jwt-file", "--rest-url"])
+def test_a_token_in_the_wrong_place_is_not_repeated(tmp_path: Path, name: str) -> None:
+    """Whoever gives the token where its file belongs does not find it in a log."""
+    ended = run("publish", "--once", "--all", "--dir", str(tmp_path), "--source", "rest", name, "eyJhbGci.secret")
+    assert (ended.returncode, b"secret" in ended.stderr) == (2, False), ended
+    assert name.encode() in ended.stderr
+
+
 def test_record_of_an_unknown_slurm_keeps_the_file(tmp_path: Path) -> None:
     """Half an answer is not recorded, over an earlier recording least of all."""
     file = tmp_path / "recording"
@@ -258,7 +334,7 @@ def test_record_of_an_unknown_slurm_keeps_the_file(tmp_path: Path) -> None:
         pytest.param(["--replay", "-"], "add --once", id="loop-of-a-replay"),
         pytest.param(["--once", "--replay", "x", "--nodes-from", "x"], "not together", id="replay-and-saved"),
         pytest.param(["--once", "--source", "rest"], "--rest-url", id="rest-without-url"),
-        pytest.param(["--once", "--rest-url", "http://x"], "--source rest", id="url-without-rest"),
+        pytest.param(["--once", "--rest-url", "http://x"], "add --source rest", id="url-without-rest"),
         pytest.param(["--once", "--source", "rest", "--rest-url", "ftp://x"], "--rest-url", id="no-such-url"),
         pytest.param(["--once", "--source", "sinfo"], "--source", id="no-such-source"),
         pytest.param(["--once", "--slurm-conf", "slurm.conf"], "--slurm-conf", id="relative"),

@@ -89,12 +89,16 @@ def _once(
     from segment_health.sources import SourceUnknown  # noqa: PLC0415
 
     began = time.monotonic()
-    plan, told = _plan(given, config, dry_run=dry_run)
-    publication = plan.publication
+    with _ended_by_signals():  # also while the source is opened, which may ask Slurm
+        plan, told = _plan(given, config, dry_run=dry_run)
+    publication, service = plan.publication, Service(plan, time.time)
     done: Pass | None = None
+    if publication.replay and not dry_run and (company := service.company()):
+        where = f"{publication.directory} is in use ({company})"
+        raise Failure(f"{where}: play a recording with --dry-run, or into a directory of its own", USAGE)
     try:
         with _ended_by_signals(), contextlib.closing(plan.source):
-            done = Service(plan, time.time).attempt(wait=told.timeout if wait else 0.0)
+            done = service.attempt(wait=told.timeout if wait else 0.0)
         error, code = None, DONE if done.wrote_everything else ATTENTION
     except lock.AlreadyRunning as running:
         where = f"another publisher of {publication.scope} in {publication.directory} is running on this host"
@@ -125,7 +129,8 @@ def _loop(given: Mapping[str, Any], config: str | None) -> int:
 
     from .log import Log  # noqa: PLC0415
 
-    plan, told = _plan(given, config, loop=True)
+    with _ended_by_signals():  # as in a single pass; a moment later signals are requests
+        plan, told = _plan(given, config, loop=True)
     publication = plan.publication
     log = Log(told.log_format, time.time)
 
@@ -138,7 +143,7 @@ def _loop(given: Mapping[str, Any], config: str | None) -> int:
         if (new.publication.directory, new.publication.scope) != (publication.directory, publication.scope):
             log.say("ERROR", "reload", "the settings in force stay: directory and scope change by a restart only")
             return current
-        log.say("INFO", "reload", "settings read again")
+        log.say("INFO", "reload", f"settings read again; source {new.source.name}: {new.source.why}")
         return new
 
     service = Service(plan, time.time, reread)
@@ -182,6 +187,7 @@ def _introduction(plan: Plan) -> str:
 def _ended_by_signals() -> Iterator[None]:
     """Let a signal end what runs inside through every `finally`."""
     before = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, lambda *_: None)  # a pass is on its way already
     try:
         yield
     finally:
@@ -215,6 +221,7 @@ def _plan(
             interval=told.interval,
             own_job=None if told.replay or told.nodes_from else _own_job(scope, told.cluster, os.environ),
             loop=loop,
+            replay=told.replay is not None,
             adopt=told.adopt,
             dry_run=dry_run,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import closing
 from datetime import datetime, timezone
 from typing import Any
@@ -39,20 +40,27 @@ def record(*, file: str, scrub: bool, config: str | None, **flags: Any) -> None:
         except sources.SourceUnknown as unknown:
             raise Failure(f"Slurm's state is unknown, so nothing was recorded: {unknown}", UNKNOWN) from unknown
     text = sources.recording(snapshot, observed, now=datetime.now(timezone.utc), scrubbed=scrub)
-    if file == "-":
-        say(text[:-1])
-        return
     _write(file, text.encode())
-    say(f"recorded: {len(snapshot.nodes)} nodes, {len(snapshot.allocations)} allocations of {snapshot.cluster}")
+    if file != "-":
+        counts = f"{len(snapshot.nodes)} nodes, {len(snapshot.allocations)} allocations"
+        say(f"recorded: {counts} of {snapshot.cluster}")
 
 
 def _write(file: str, content: bytes) -> None:
+    """Write a file whole or not at all; a pipe or device that is there is written to, never replaced."""
     from segment_health import atomic  # noqa: PLC0415
 
-    folder, name = os.path.split(file)
     try:
-        with atomic.open_directory(folder or ".") as directory:
-            # Not for everybody: it holds what administrators wrote, and who works here.
-            atomic.replace_file(directory, name, content, mode=0o600)
+        if file == "-":
+            with os.fdopen(os.dup(1), "wb") as output:
+                output.write(content)
+        elif os.path.exists(file) and not stat.S_ISREG(os.stat(file).st_mode):
+            with open(file, "wb") as output:  # IsADirectoryError says what it is
+                output.write(content)
+        else:
+            folder, name = os.path.split(os.path.realpath(file))
+            with atomic.open_directory(folder) as directory:
+                # Not for everybody: it holds what administrators wrote, and who works here.
+                atomic.replace_file(directory, name, content, mode=0o600)
     except OSError as error:
         raise Failure(f"{file}: {error.strerror}; nothing was recorded", ATTENTION) from error

@@ -48,7 +48,7 @@ def opened(told: Settings, environ: Mapping[str, str], *, once: bool) -> tuple[S
     told.check_source(once=once)
     saved = told.saved_answers()
     if told.replay is not None:
-        return sources.replay(told.replay), "saved"
+        return sources.replay(told.replay, cluster=told.cluster), "saved"
     if saved is not None:
         return sources.read_saved(*saved, cluster=told.cluster), told.cluster or "saved"
     access = sources.Access(

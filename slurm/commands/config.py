@@ -5,6 +5,7 @@ Asked once by every door that has Slurm's commands beside it; two of the three s
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from dataclasses import dataclass
@@ -13,11 +14,14 @@ from typing import TYPE_CHECKING
 from slurm.errors import SlurmProtocolError, SlurmUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from slurm.job import Allocation
 
     from .run import Commands
 
 SHOW_CONFIG = ("scontrol", "--local", "show", "config")
+UID_MAP = "/proc/self/uid_map"
 CLUSTER_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 """What may be the name of a cluster: it becomes part of a file name of ours."""
 
@@ -46,10 +50,32 @@ def identify(commands: Commands) -> Config:
     return config
 
 
+class Known:
+    """The Config of the cluster that is asked, and asked for again whenever a job is no longer listed.
+
+    PrivateData may be set while a loop runs: then jobs go out of sight, which must not be taken for their end.
+    """
+
+    def __init__(self, commands: Commands) -> None:
+        self.config: Config | None = None
+        self._commands = commands
+        self._jobs: frozenset[str] = frozenset()
+
+    def ask(self) -> Config:
+        """Ask now. Raises as identify()."""
+        self.config = identify(self._commands)
+        return self.config
+
+    def beside(self, allocations: Iterable[Allocation]) -> Config:
+        """Return what holds for these allocations, which were listed just now. Raises as identify()."""
+        before, self._jobs = self._jobs, frozenset(allocation.job_id for allocation in allocations)
+        return self.ask() if self.config is None or before - self._jobs else self.config
+
+
 def config_of(output: bytes) -> Config:
     """Make a Config of what SHOW_CONFIG printed. Raises SlurmProtocolError."""
     values = parse_config(output)
-    return Config(values["ClusterName"], values.get("SLURM_VERSION"), _visible_user(values, os.geteuid()))
+    return Config(values["ClusterName"], values.get("SLURM_VERSION"), _visible_user(values, _uid_to_slurm()))
 
 
 def parse_config(output: bytes) -> dict[str, str]:
@@ -71,6 +97,17 @@ def parse_config(output: bytes) -> dict[str, str]:
         if key not in config:
             raise SlurmProtocolError(f"scontrol show config: answer cut short (no {key})")
     return config
+
+
+def _uid_to_slurm() -> int:
+    """Return whom Slurm takes this process for: a container's remapped root is an ordinary user outside."""
+    uid = os.geteuid()
+    with contextlib.suppress(OSError, ValueError), open(UID_MAP, encoding="ascii") as lines:
+        for line in lines:
+            inside, outside, count = map(int, line.split())
+            if inside <= uid < inside + count:
+                return outside + uid - inside
+    return uid
 
 
 def _visible_user(config: Mapping[str, str], uid: int) -> str | None:

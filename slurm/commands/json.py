@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from slurm.json.answer import JsonAnswer
 from slurm.snapshot import Snapshot, existing
 
-from .config import identify
+from .config import Known
 
 if TYPE_CHECKING:
-    from .config import Config
     from .run import Commands
 
 SHOW_NODES = ("scontrol", "--all", "--future", "--local", "show", "nodes", "--json")
@@ -30,14 +29,15 @@ class JsonReader:
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
-        self._config: Config | None = None
+        self._cluster = Known(commands)
         self._show_nodes: tuple[str, ...] = SHOW_NODES
         self.remarks: list[str] = []
 
     def read(self) -> Snapshot:
         """Ask slurmctld once."""
-        if self._config is None:
-            self._config = identify(self._commands)
+        self._commands.begin()
+        if self._cluster.config is None:
+            self._cluster.ask()
             version = self._commands.ask(SHOW_VERSION)[0].stdout
             self._show_nodes = SHOW_NODES if _shows_nodes(version) else SINFO
         nodes, jobs = JsonAnswer(" ".join(self._show_nodes)), JsonAnswer(" ".join(SHOW_JOBS))
@@ -47,12 +47,13 @@ class JsonReader:
         said = [answer.remark for answer in answers if answer.remark]
         self.remarks = [*said, *nodes.remarks, *jobs.remarks]
         allocations = tuple(jobs.allocations.values())
+        told = self._cluster.beside(allocations)
         return Snapshot(
-            cluster=self._config.cluster,
-            slurm_version=self._config.slurm_version,
+            cluster=told.cluster,
+            slurm_version=told.slurm_version,
             nodes=existing(nodes.nodes, allocations),
             allocations=allocations,
-            visible_user=self._config.visible_user,
+            visible_user=told.visible_user,
         )
 
     def close(self) -> None:

@@ -21,7 +21,6 @@ from slurm.errors import SlurmProtocolError, SlurmUnavailable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    Run = Callable[..., list["Completed"]]
     Sink = Callable[[bytes], object]
 
 MAX_OUTPUT = 1 << 29
@@ -70,8 +69,8 @@ class Completed:
 class Commands:
     """Slurm's commands as this site has them.
 
-    `timeout` is in seconds and holds for the commands of one call of ask() together. `directory` is where they
-    are, else PATH says; `cluster` the one that is wanted, where that may be another than slurm.conf's own.
+    `timeout` is in seconds and holds for all that is asked since begin(). `directory` is where they are, else PATH
+    says; `cluster` is the one that is wanted, where that may be another than slurm.conf's own.
     """
 
     is_remote = False
@@ -84,21 +83,28 @@ class Commands:
         environ: Mapping[str, str],
         directory: str | None = None,
         cluster: str | None = None,
-        run: Run | None = None,
     ) -> None:
         self.timeout = timeout
         self.environ = clean_environment(environ)
         self.cluster = cluster
         self._directory = directory
-        self._run = run
+        self._deadline: float | None = None
+
+    def begin(self) -> None:
+        """Let all that is asked from here on be answered within `timeout`."""
+        self._deadline = time.monotonic() + self.timeout
 
     def ask(self, *queries: Sequence[str], sinks: Sequence[Sink] = ()) -> list[Completed]:
         """Run queries side by side; answers in order. With sinks, one each, output goes there as it comes.
 
         Raises as run() does.
         """
-        return (self._run or run)(
-            [self._argv(query) for query in queries], timeout=self.timeout, environ=self.environ, sinks=sinks
+        return run(
+            [self._argv(query) for query in queries],
+            timeout=self.timeout,
+            environ=self.environ,
+            sinks=sinks,
+            deadline=self._deadline,
         )
 
     def _argv(self, query: Sequence[str]) -> list[str]:
@@ -116,7 +122,12 @@ def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def run(
-    commands: Sequence[Sequence[str]], *, timeout: float, environ: Mapping[str, str], sinks: Sequence[Sink] = ()
+    commands: Sequence[Sequence[str]],
+    *,
+    timeout: float,
+    environ: Mapping[str, str],
+    sinks: Sequence[Sink] = (),
+    deadline: float | None = None,
 ) -> list[Completed]:
     """Run commands at the same time and return their answers in order.
 
@@ -128,7 +139,7 @@ def run(
     Raises SlurmUnavailable when a command is missing, is killed, ends non-zero or does not end in time, and
     SlurmProtocolError when an answer is larger than MAX_OUTPUT. Output on stderr with status 0 is no failure.
     """
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + timeout if deadline is None else deadline
     running: list[_Running] = []
     try:
         with _no_interruption():
@@ -221,7 +232,7 @@ class _Running:
         try:
             status = self.process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired as error:
-            raise _late(self.name, timeout) from error
+            raise _late(self.name, timeout, self.said) from error
         if status < 0:
             raise SlurmUnavailable(f"{self.name}: killed by {signal_name(-status)}")
         if status > 0:
@@ -251,8 +262,9 @@ def _collect(running: list[_Running], deadline: float, timeout: float) -> None:
         while selector.get_map():
             ready = selector.select(deadline - time.monotonic())
             if time.monotonic() >= deadline:
-                late = sorted({key.data.name for key in selector.get_map().values()})
-                raise _late(", ".join(late), timeout)
+                late = {key.data.name: key.data.said for key in selector.get_map().values()}
+                said = "; ".join(filter(None, late.values()))
+                raise _late(", ".join(sorted(late)), timeout, said)
             for key, _ in ready:
                 data = os.read(key.fd, _CHUNK)
                 if data:
@@ -263,8 +275,8 @@ def _collect(running: list[_Running], deadline: float, timeout: float) -> None:
                     key.data.check_end(deadline, timeout)
 
 
-def _late(name: str, timeout: float) -> SlurmUnavailable:
-    return SlurmUnavailable(f"{name}: no answer within {timeout:g} s; killed")
+def _late(name: str, timeout: float, said: str) -> SlurmUnavailable:
+    return SlurmUnavailable(f"{name}: no answer within {timeout:g} s; killed{': ' if said else ''}{said}")
 
 
 def signal_name(number: int) -> str:

@@ -14,19 +14,18 @@ from typing import TYPE_CHECKING
 
 from slurm import hostlist
 from slurm.errors import SlurmProtocolError
-from slurm.fields import allocation_of, digits, shown, state_of
+from slurm.fields import allocation_of, digits, shown, state_of, time_of_reason
 from slurm.job import holds_nothing
 from slurm.node import Node
 from slurm.snapshot import Snapshot, existing
 
-from .config import SHOW_CONFIG, config_of, identify
+from .config import SHOW_CONFIG, Known, config_of
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
     from slurm.job import Allocation
 
-    from .config import Config
     from .run import Commands
 
 SHOW_NODES = ("scontrol", "--all", "--future", "--local", "show", "nodes", "--oneliner")
@@ -72,26 +71,29 @@ class TextReader:
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
-        self._config: Config | None = None
+        self._cluster = Known(commands)
         self.remarks: list[str] = []
 
     def read(self) -> Snapshot:
         """Ask slurmctld once."""
-        if self._config is None and self._commands.cluster is not None:  # first of all find out where it is
-            self._config = identify(self._commands)
-        queries = (SHOW_NODES, SHOW_JOBS) if self._config else (SHOW_NODES, SHOW_JOBS, SHOW_CONFIG)
+        self._commands.begin()
+        cluster = self._cluster
+        if cluster.config is None and self._commands.cluster is not None:  # first of all find out where it is
+            cluster.ask()
+        queries = (SHOW_NODES, SHOW_JOBS) if cluster.config else (SHOW_NODES, SHOW_JOBS, SHOW_CONFIG)
         answers = self._commands.ask(*queries)
         self.remarks = [answer.remark for answer in answers if answer.remark]
         nodes, jobs, *config = (answer.stdout for answer in answers)
-        if self._config is None:
-            self._config = config_of(config[0])
+        if cluster.config is None:
+            cluster.config = config_of(config[0])
         allocations = parse_jobs(jobs)
+        told = cluster.beside(allocations)
         return Snapshot(
-            cluster=self._config.cluster,
-            slurm_version=self._config.slurm_version,
+            cluster=told.cluster,
+            slurm_version=told.slurm_version,
             nodes=existing(parse_nodes(nodes), allocations),
             allocations=allocations,
-            visible_user=self._config.visible_user,
+            visible_user=told.visible_user,
         )
 
     def close(self) -> None:
@@ -158,7 +160,7 @@ def _parse_reason(text: str, zone: tzinfo | None) -> tuple[str | None, str | Non
         since = parse_time(stamp[2], zone)
     except ValueError:  # [me@9999-99-99T99:99:99], written by hand: a reason never spoils its node
         since = None
-    return reason, stamp[1], since
+    return reason, stamp[1], time_of_reason(since)
 
 
 def _ends_first_line(text: str, at: int) -> bool:

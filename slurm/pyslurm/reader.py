@@ -11,7 +11,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from slurm.commands.config import SHOW_CONFIG, config_of
+from slurm.commands.config import SHOW_CONFIG, Known, config_of
 from slurm.errors import SlurmUnavailable
 from slurm.fields import shown
 from slurm.snapshot import Snapshot, existing
@@ -22,7 +22,6 @@ from .worker import Worker
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from slurm.commands.config import Config
     from slurm.commands.run import Commands
 
 _CHILD = os.path.join(os.path.dirname(__file__), "child.py")
@@ -42,13 +41,14 @@ class PyslurmReader:
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
-        self._config: Config | None = None
+        self._cluster = Known(commands)
         self._child: Worker | None = None
         self.remarks: list[str] = []
 
     def start(self) -> str:
         """Start the child anew, and return which pyslurm fits which Slurm. Raises SlurmUnavailable."""
         self.close()
+        self._commands.begin()
         config = config_of(self._commands.ask(SHOW_CONFIG)[0].stdout)
         if self._commands.cluster not in {None, config.cluster}:
             raise SlurmUnavailable(
@@ -63,7 +63,7 @@ class PyslurmReader:
         except BaseException:
             self.close()
             raise
-        self._config = config
+        self._cluster.config = config
         return f"pyslurm {version} fits Slurm {config.slurm_version}"
 
     def ensure_started(self) -> None:
@@ -74,15 +74,17 @@ class PyslurmReader:
     def read(self) -> Snapshot:
         """Ask slurmctld once."""
         self.ensure_started()
-        child, config = self._child, self._config
+        child, config = self._child, self._cluster.config
         assert child is not None
         assert config is not None
         try:
+            self._commands.begin()
             child.begin(self._commands.timeout)
             child.ask(["Nodes", list(NodeRow.model_fields)])
             child.ask(["Jobs", list(JobRow.model_fields)])  # it loads these while we read those
             nodes = parse_nodes(_loaded(child, "Nodes"), config.cluster)
             allocations = parse_jobs(_loaded(child, "Jobs"), config.cluster)
+            config = self._cluster.beside(allocations)
             self.remarks = [f"pyslurm: {child.said}"] if child.said else []
         except BaseException:
             # Also when slurmctld alone is to blame: libslurm read slurm.conf once, and this may be an old one.
