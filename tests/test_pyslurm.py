@@ -422,21 +422,25 @@ def test_snapshot(version: str, fake: FakePyslurm, opened: Opened) -> None:
 
 
 def test_child_lives_on(fake: FakePyslurm, opened: Opened) -> None:
-    """One child answers every pass, each anew; scontrol is asked but once."""
+    """One child answers every pass, each anew; scontrol is asked once, and again when a job is gone."""
     reader = opened(fake.reader())
     assert reader.start() == "pyslurm 25.11.2 fits Slurm 25.11.7"
     pid = pid_of(reader)
     assert "DRAIN" not in reader.read().nodes["n2"].flags
-    (fake.directory / "config").unlink()
+    config = fake.directory / "config"
+    config.rename(fake.directory / "away")
     nodes = recorded("25.11", "nodes")
     nodes["n2"]["state"] += "+DRAIN"
     fake.answers("nodes", nodes)
-    fake.answers("jobs", {})
     for _ in range(3):
         snapshot = reader.read()
         assert "DRAIN" in snapshot.nodes["n2"].flags
-        assert snapshot.allocations == ()
+        assert snapshot.allocations
         assert pid_of(reader) == pid
+    (fake.directory / "away").rename(config)
+    fake.answers("jobs", {})
+    assert reader.read().allocations == ()
+    assert pid_of(reader) == pid
 
 
 def test_large_cluster(fake: FakePyslurm, opened: Opened) -> None:
