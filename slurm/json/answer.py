@@ -8,6 +8,7 @@ what would be a guess. A newer version is read if these fields make sense.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,6 +30,8 @@ _NO_JOBS = "Zero jobs to dump"
 """The warning that comes with every answer without jobs since 24.11, and is none."""
 _UNSET = frozenset({NO_VAL, NO_VAL + 1, 0xFFFFFFFFFFFFFFFE, 0xFFFFFFFFFFFFFFFF})
 """NO_VAL and INFINITE of 32 and of 64 bits: what plain numbers of 22.05 say for "not set"."""
+_RELEASE = re.compile(r"[0-9A-Za-z.+~-]{1,40}")
+"""What may be a version of Slurm: it is printed."""
 _BASES = frozenset({"ALLOCATED", "DOWN", "ERROR", "FUTURE", "IDLE", "INVALID", "MIXED", "UNKNOWN"})
 
 
@@ -140,7 +143,7 @@ class JsonAnswer:
             return
         cluster, release = slurm.get("cluster"), slurm.get("release")
         self.cluster = cluster if isinstance(cluster, str) and cluster else self.cluster
-        self.version = release if isinstance(release, str) and release else None
+        self.version = release if isinstance(release, str) and _RELEASE.fullmatch(release) else None
 
     def _must_have_no_errors(self) -> None:
         errors = self.members.get("errors")

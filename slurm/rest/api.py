@@ -32,14 +32,24 @@ _TRUSTED_SECONDS = 900.0
 """How long "nothing changed" is believed: by slurmctld's clock, and a backup that takes over has another one."""
 _CREDENTIALS = frozenset({401, 403, 511})
 """What is wrong is who we are; 511 is what slurmctld's own refusal becomes since 24.05."""
+_REFUSED_BY_SLURMCTLD = frozenset({500, 511})
+"""What a token that is not signed with the cluster's key gets, where one that is gets 200."""
+_AWAY = frozenset({502, 504})
+"""slurmctld does not answer, since 24.05: slurmrestd has waited ten seconds, which need not be waited twice."""
+_SILENT = {304: "nothing was asked for that may be unchanged", 204: "that is no answer"}
+"""What there is to say of a status that comes without a text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What was found out about a server: the API's version, and whether it is by our token that it lets us in."""
+    """What was found out about a server: the API's version, and as whom it asks slurmctld.
+
+    `token_counts`: as whoever our token names; `is_local`: as its own account, because its socket knows us.
+    """
 
     version: str
     token_counts: bool
+    is_local: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +74,24 @@ def negotiate(session: Session, token: Token | None, *, is_socket: bool) -> Term
     """Find out which version is spoken. Raises SlurmUnavailable or, if none is, SlurmProtocolError."""
     for version in VERSIONS:
         if Questions(session, version, token).is_there():
-            # Where local auth lets us in, tokens are not looked at.
-            anyway = is_socket and token is not None and Questions(session, version, None).lets_in()
-            return Terms(version, token_counts=token is not None and not anyway)
+            if token is None:
+                return Terms(version, token_counts=False, is_local=is_socket)
+            return _test(session, version, token, is_socket=is_socket)
     raise SlurmProtocolError(
         f"{session.url}: it speaks none of {min(VERSIONS)} to {max(VERSIONS)} (Slurm 22.05 to 26.05); "
         "is it slurmrestd that listens there?"
     )
+
+
+def _test(session: Session, version: str, token: Token, *, is_socket: bool) -> Terms:
+    """Find out whether it is by our token that we are let in: then slurmctld must refuse it when it is spoilt.
+
+    A slurmrestd without SLURM_JWT=daemon in its environment takes any token, and local auth looks at none.
+    """
+    good, spoilt = (Questions(session, version, sent).diag() for sent in (token, token.spoilt))
+    counts = good == HTTPStatus.OK and spoilt in _REFUSED_BY_SLURMCTLD
+    is_anybody = is_socket and good == spoilt == HTTPStatus.OK
+    return Terms(version, counts, is_local=is_anybody and Questions(session, version, None).lets_in())
 
 
 class Questions:
@@ -96,6 +117,14 @@ class Questions:
     def lets_in(self) -> bool:
         """Whether an answer is to be had at all, as whoever we are."""
         return self._ping()[1] not in _CREDENTIALS
+
+    def diag(self) -> int:
+        """Return the status of what only slurmctld can answer, which a ping is not. Raises SlurmUnavailable."""
+        path = f"/slurm/{self._version}/diag/"
+        status, said = self._session.get(path, lambda _: None, headers=self._headers)
+        if status in _AWAY:
+            raise self._refusal(path, status, said)
+        return status
 
     def rows(self, wanted: str, kept: Answer | None) -> Answer:
         """Return the rows that are `wanted`, nodes or jobs; the ones that are kept, if nothing changed since.
@@ -138,7 +167,8 @@ class Questions:
     def _refusal(self, path: str, status: int, said: bytes) -> SlurmUnavailable:
         """Say why it was refused, and what a person can do."""
         what = self._session.name(path)
-        words = [f"{what}: {status} {_told(said)}".rstrip()]
+        told, silent = _told(said), _SILENT.get(status, "not a word why")
+        words = [f"{what}: {status}{f' {told}' if told else f', and {silent}'}"]
         token = self._token
         if token is not None and token.expires is not None and token.expires < time.time():
             end = datetime.fromtimestamp(token.expires, timezone.utc).isoformat(timespec="seconds")
@@ -159,10 +189,8 @@ class Questions:
 
 
 def _signed(token: Token) -> str:
-    return (
-        f"the token of {token.user or 'nobody that it names'} from {token.origin}: not signed with this cluster's "
-        "key, or for another user"
-    )
+    whose = f"of {token.user} from {token.origin}" if token.user else f"from {token.origin}, which names no user"
+    return f"the token {whose}: not signed with this cluster's key, or for another user"
 
 
 def _told(said: bytes) -> str:

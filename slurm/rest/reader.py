@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from .http import Session
     from .token import Token
 
-_SEE_EVERYTHING = frozenset({"root", "slurm"})
+_SEES_EVERYTHING = "root"
+"""On every cluster; SlurmUser does too, and may be anybody."""
 _NOBODY = "unknown"
 """Stands for a user whose id cannot be found out: it is no id, so that it is nobody's."""
 
@@ -37,11 +38,11 @@ class RestReader:
     pass fails, when the token is another user's, and after a quarter of an hour.
 
     slurmrestd does not tell PrivateData, nor as whom it asks slurmctld: `meta.client.user` is who connected, or
-    root. So `visible_user` of a Snapshot is None only where a token of root or of the user `slurm` lets us in. A
-    slurmrestd behind a UNIX socket may let us in anyway, as itself: it is asked without the token, once, and must
-    refuse. Behind TCP there is nothing but tokens, as long as slurmrestd has SLURM_JWT=daemon in its environment
-    (its unit sees to that): without, it takes any token, and asks as itself. The user of any other token is taken
-    to see no jobs but their own, as with PrivateData=jobs, and without a token slurmrestd's own account.
+    root. So `visible_user` of a Snapshot is None only where a token of root lets us in. slurmrestd may let us in
+    anyway, as itself: by local auth behind a UNIX socket, and everywhere if it lacks SLURM_JWT=daemon in its
+    environment. So it is asked once with the token spoilt, and slurmctld must refuse; else the token is nobody's.
+    The user of any other token is taken to see no jobs but their own, as with PrivateData=jobs, and without a
+    token slurmrestd's own account.
     """
 
     def __init__(
@@ -90,24 +91,27 @@ class RestReader:
             lambda: asking.rows("nodes", kept.get("nodes")), lambda: asking.rows("jobs", kept.get("jobs"))
         )
         (visible,) = session.side_by_side(lambda: self._visible_user(terms, token, jobs.rows))
-        self._cluster = self._name_of(nodes.rows.cluster, jobs.rows.cluster)
+        self._cluster = self._name_of(token, nodes.rows.cluster, jobs.rows.cluster)
         self._terms, self._kept = terms, {"nodes": nodes, "jobs": jobs}
-        self._remark(token, visible)
+        self._remark(terms, token, visible)
         said = (*nodes.rows.remarks, *jobs.rows.remarks)
         self.remarks += [token.hide(remark) if token else remark for remark in said]
+        version = nodes.rows.version or jobs.rows.version
         allocations = tuple(jobs.rows.allocations.values())
         return Snapshot(
             cluster=self._cluster,
-            slurm_version=nodes.rows.version or jobs.rows.version,
+            slurm_version=None if token and version and token.is_in(version) else version,
             nodes=existing(nodes.rows.nodes, allocations),
             allocations=allocations,
             visible_user=visible,
         )
 
-    def _name_of(self, *told: str | None) -> str:
+    def _name_of(self, token: Token | None, *told: str | None) -> str:
         """Return the cluster's name: the one that is wanted, where none was told."""
         wanted = self._cluster
         for name in filter(None, told):
+            if token and token.is_in(name):
+                raise SlurmProtocolError(f"{self._server.url}: not the name of a cluster: our token")
             if CLUSTER_NAME.fullmatch(name) is None:
                 raise SlurmProtocolError(f"{self._server.url}: not the name of a cluster: {shown(name)}")
             if wanted not in {None, name}:
@@ -123,9 +127,9 @@ class RestReader:
     def _visible_user(self, terms: Terms, token: Token | None, jobs: JsonAnswer) -> str | None:
         if not terms.token_counts:
             # Behind a socket it lets in its own account, whose id we then have, and root, who is not it.
-            return str(os.geteuid()) if self._server.is_socket and os.geteuid() else _NOBODY
+            return str(os.geteuid()) if terms.is_local and os.geteuid() else _NOBODY
         user = token.user if token else None
-        if user in _SEE_EVERYTHING:
+        if user == _SEES_EVERYTHING:
             return None
         for allocation in jobs.allocations.values():
             if allocation.user == user:
@@ -135,7 +139,7 @@ class RestReader:
         except KeyError:
             return _NOBODY
 
-    def _remark(self, token: Token | None, visible: str | None) -> None:
+    def _remark(self, terms: Terms, token: Token | None, visible: str | None) -> None:
         """Say, once, what is worth a person's look."""
         remarks = []
         if token is not None and token.is_open:
@@ -144,9 +148,15 @@ class RestReader:
             remarks.append(f"{self._server.url}: the token crosses the network in clear; https:// would end that")
         if visible is not None:
             whose = "no decision is" if visible == _NOBODY else f"decisions for jobs of uid {visible} alone are"
+            wanted = "with a token of root all of them would be"
+            if token is not None and not (terms.token_counts or terms.is_local):
+                wanted = (
+                    "our token proves nothing, for one that is spoilt was not refused: is SLURM_JWT=daemon in "
+                    "slurmrestd's environment?"
+                )
             remarks.append(
                 f"{self._server.url}: it does not tell whether we see every user's jobs (PrivateData), so {whose} "
-                "retired when a job is gone; with a token of root or SlurmUser all of them would be"
+                f"retired when a job is gone; {wanted}"
             )
         self.remarks += [remark for remark in remarks if remark not in self._said]
         self._said.update(remarks)

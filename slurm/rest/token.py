@@ -5,17 +5,16 @@ from __future__ import annotations
 import base64
 import json
 import os
-import re
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from slurm.errors import SlurmUnavailable
 
 MAX_TOKEN = 1 << 14
 """Bytes of a token, and of its file; what Slurm signs has some 200, an identity provider's may have thousands."""
 _MARK = 16
-"""Characters by which a token is known in a text that may hold a part of it. All of them are its header's."""
+"""Characters of a token, in a row, by which a part of it is known in a text; what is shorter may be any word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +44,29 @@ class Token:
         end = self._claims().get("exp")
         return float(end) if isinstance(end, int | float) and 0 < end < 1 << 40 else None
 
+    @property
+    def spoilt(self) -> Token:
+        """The same with another signature, of which nothing is left in it."""
+        signed, dot, signature = self.text.rpartition(".")
+        other = "A" if signature.strip("A") else "B"
+        return replace(self, text=f"{signed}{dot}{other * max(1, len(signature))}")
+
     def hide(self, text: str) -> str:
-        """Take the token, or the beginning of it, out of a text: who answers may repeat what it was asked."""
-        return re.sub(re.escape(self.text[:_MARK]) + r"\S*", "(token)", text)
+        """Take every part of the token out of a text: who answers may repeat what it was asked."""
+        told, start = "", 0
+        while start < len(text):
+            end = start + _MARK
+            if end > len(text) or text[start:end] not in self.text:
+                told, start = told + text[start], start + 1
+                continue
+            while end < len(text) and text[start : end + 1] in self.text:
+                end += 1
+            told, start = f"{told}(token)", end
+        return told
+
+    def is_in(self, text: str) -> bool:
+        """Whether a text is the token, or holds a part of it."""
+        return text == self.text or self.hide(text) != text
 
     def _claims(self) -> Mapping[str, object]:
         try:

@@ -73,13 +73,13 @@ class Slurmrestd:
         self._argv = [] if self._account else ["unshare", "--user", "--map-user=1", "--map-group=1"]
         self._argv += ["slurmrestd", "-a", auth, "-s", api, "-f", str(cluster.conf)]
         self._argv += [f"unix:{self.socket}", f"127.0.0.1:{self.port}"]
-        self._env = {**cluster.env, **({"SLURM_JWT": "daemon"} if auth == "rest_auth/jwt" else {})}
+        self.env = {**cluster.env, **({"SLURM_JWT": "daemon"} if auth == "rest_auth/jwt" else {})}
 
     def __enter__(self) -> Slurmrestd:  # noqa: PYI034 - Self is not in Python 3.10
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 self._argv,
-                env=self._env,
+                env=self.env,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -186,7 +186,7 @@ def test_controller_that_is_down(site: Site, door: Door) -> None:
         ("expired", "holds a token that expired at"),
         ("another key", "does not take the token of"),
         ("another user", "does not take the token of"),
-        ("no token at all", "does not take the token of"),
+        ("no token at all", "does not take the token from"),
     ],
 )
 def test_bad_token(how: str, words: str, site: Site, door: Door, tokens: Tokens) -> None:
@@ -232,6 +232,24 @@ def test_local_auth(cluster: Sandbox, slurmrestd_of: Callable[..., Slurmrestd], 
             assert set(snapshot.nodes) == set(cluster.nodes)
             assert snapshot.visible_user == own
             assert ["PrivateData" in remark for remark in asking.remarks] == [True]
+
+
+def test_any_token_is_let_in(
+    cluster: Sandbox, rest: Slurmrestd, slurmrestd_of: Callable[..., Slurmrestd], tokens: Tokens
+) -> None:
+    """Without SLURM_JWT=daemon no token is looked at, not even a forged one of root: it proves nothing."""
+    careless = slurmrestd_of(cluster)
+    del careless.env["SLURM_JWT"]
+    with careless:
+        for url in (f"http://127.0.0.1:{careless.port}", f"unix:{careless.socket}"):
+            for token in (tokens.make("root", key=b"x" * 32), tokens.make("root")):
+                asking = reader(url, token)
+                snapshot = asking.read()
+                assert set(snapshot.nodes) == set(cluster.nodes)
+                assert snapshot.visible_user == "unknown"
+                assert ["SLURM_JWT=daemon" in remark for remark in asking.remarks] == [True]
+    for url in (f"http://127.0.0.1:{rest.port}", f"unix:{rest.socket}"):
+        assert reader(url, tokens.make("root")).read().visible_user is None
 
 
 @contextmanager
