@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,6 +80,12 @@ def fake_slurm(tmp_path: Path) -> FakeSlurm:
 def root() -> Path:
     """The project's directory."""
     return Path(__file__).parent.parent
+
+
+def pytest_configure() -> None:
+    """Take SIGINT as from a terminal: a shell's background ignores it, and so would whatever the tests start."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
