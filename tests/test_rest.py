@@ -787,7 +787,7 @@ def test_500_of_22_05(slurmrestd: Slurmrestd, url: str) -> None:
     body = b'{"meta": {}, "errors": [{"error": "Unspecified error", "errno": -1}], "nodes": []}'
     slurmrestd.always("nodes", answer(500, body))
     words = failure(reader(url, jwt=token("alice")))
-    assert "500 'Unspecified error'; Slurm 22.05 says so when slurmctld does not answer, or it does not" in words
+    assert "500 'Unspecified error'; Slurm before 24.05 says so when slurmctld does not answer, or" in words
     assert "expired at" in failure(reader(url, jwt=token(exp=1000000000)))
 
 

@@ -182,9 +182,9 @@ class Questions:
             )
         elif token is not None and status in _CREDENTIALS:
             words.append(f"it does not take {_signed(token)}")
-        elif status == HTTPStatus.INTERNAL_SERVER_ERROR and self._version == VERSIONS[-1]:
+        elif status == HTTPStatus.INTERNAL_SERVER_ERROR and self._version <= _WITH_FLAGS:  # 22.05 to 23.11
             also = f", or it does not take {_signed(token)}" if token else ""
-            words.append(f"Slurm 22.05 says so when slurmctld does not answer{also}")
+            words.append(f"Slurm before 24.05 says so when slurmctld does not answer{also}")
         return SlurmUnavailable("; ".join(words))
 
 
