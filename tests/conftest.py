@@ -83,9 +83,13 @@ def root() -> Path:
 
 
 def pytest_configure() -> None:
-    """Take SIGINT as from a terminal: a shell's background ignores it, and so would whatever the tests start."""
-    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Take signals as from a terminal: the background of a shell ignores SIGINT, and nohup SIGHUP.
+
+    Whatever the tests start would ignore them too.
+    """
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
