@@ -12,6 +12,7 @@ import socketserver
 import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from http import HTTPStatus
@@ -191,11 +192,12 @@ def url(slurmrestd: Slurmrestd, monkeypatch: pytest.MonkeyPatch) -> Iterator[str
 
 
 @pytest.fixture
-def path(slurmrestd: Slurmrestd, tmp_path: Path) -> Iterator[Path]:
-    """Where it listens on a UNIX socket."""
-    place = tmp_path / "rest.sock"
-    with listening(_Unix(str(place), _Handler), slurmrestd):
-        yield place
+def path(slurmrestd: Slurmrestd) -> Iterator[Path]:
+    """Where it listens on a UNIX socket, whose path must be shorter than a test's directory may be."""
+    with tempfile.TemporaryDirectory(prefix="rest-", dir="/tmp") as directory:
+        place = Path(directory) / "rest.sock"
+        with listening(_Unix(str(place), _Handler), slurmrestd):
+            yield place
 
 
 @pytest.fixture(autouse=True)
