@@ -192,12 +192,18 @@ def url(slurmrestd: Slurmrestd, monkeypatch: pytest.MonkeyPatch) -> Iterator[str
 
 
 @pytest.fixture
-def path(slurmrestd: Slurmrestd) -> Iterator[Path]:
-    """Where it listens on a UNIX socket, whose path must be shorter than a test's directory may be."""
+def short_path() -> Iterator[Path]:
+    """A directory for UNIX sockets, whose paths must be shorter than a test's own directory may be."""
     with tempfile.TemporaryDirectory(prefix="rest-", dir="/tmp") as directory:
-        place = Path(directory) / "rest.sock"
-        with listening(_Unix(str(place), _Handler), slurmrestd):
-            yield place
+        yield Path(directory)
+
+
+@pytest.fixture
+def path(slurmrestd: Slurmrestd, short_path: Path) -> Iterator[Path]:
+    """Where it listens on a UNIX socket."""
+    place = short_path / "rest.sock"
+    with listening(_Unix(str(place), _Handler), slurmrestd):
+        yield place
 
 
 @pytest.fixture(autouse=True)
@@ -855,15 +861,15 @@ def test_another_cluster(slurmrestd: Slurmrestd, url: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # httpcore's, of one that did not connect
-def test_nobody_listens(tmp_path: Path) -> None:
+def test_nobody_listens(short_path: Path) -> None:
     """No socket, nobody behind it, no permission and a name that is no name: each has its own words."""
-    assert "there is no such socket; is slurmrestd running?" in failure(reader(f"unix:{tmp_path}/none"))
+    assert "there is no such socket; is slurmrestd running?" in failure(reader(f"unix:{short_path}/none"))
     with socket.socket() as taken, socket.socket(socket.AF_UNIX) as old:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         assert "connection refused: nobody listens" in failure(reader(f"http://127.0.0.1:{port}", jwt=token()))
-        old.bind(str(tmp_path / "old"))
-        assert "connection refused: nobody listens" in failure(reader(f"unix:{tmp_path}/old"))
+        old.bind(str(short_path / "old"))
+        assert "connection refused: nobody listens" in failure(reader(f"unix:{short_path}/old"))
     for bad in ("http://127.0.0.1:999999", "http://[::1", f"unix:/{'x' * 200}"):
         assert bad.rstrip("/") in failure(reader(bad, jwt=token()))
 
@@ -969,13 +975,13 @@ def test_no_answer(slurmrestd: Slurmrestd, url: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # httpcore's, of one that did not connect
-def test_no_connection_is_taken(tmp_path: Path) -> None:
+def test_no_connection_is_taken(short_path: Path) -> None:
     """One that does not even take the connection is given up too."""
     with socket.socket(socket.AF_UNIX) as deaf, socket.socket(socket.AF_UNIX) as first:
-        deaf.bind(str(tmp_path / "deaf"))
+        deaf.bind(str(short_path / "deaf"))
         deaf.listen(0)
-        first.connect(str(tmp_path / "deaf"))  # all that the kernel takes for it
-        assert "it takes no more connections" in in_time(reader(f"unix:{tmp_path}/deaf"), LONG / 2)
+        first.connect(str(short_path / "deaf"))  # all that the kernel takes for it
+        assert "it takes no more connections" in in_time(reader(f"unix:{short_path}/deaf"), LONG / 2)
 
 
 def test_a_name_server_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
