@@ -60,7 +60,7 @@ class PyslurmReader:
         try:
             self._child.begin(self._commands.timeout)
             version = _greeted(self._child, config.slurm_version)
-        except BaseException:
+        except BaseException:  # an interrupt too: a child that never said hello must not live on
             self.close()
             raise
         self._cluster.config = config

@@ -27,11 +27,6 @@ class _Row(BaseModel):
 
     cluster: Text = None
 
-    @property
-    def key(self) -> str:
-        """Under which pyslurm's own dump lists it."""
-        raise NotImplementedError
-
 
 class NodeRow(_Row):
     """What is read of a node."""
@@ -44,7 +39,7 @@ class NodeRow(_Row):
 
     @property
     def key(self) -> str:
-        """Its name."""
+        """Under which a dump lists it: its name."""
         return "null" if self.name is None else self.name
 
 
@@ -67,11 +62,11 @@ class JobRow(_Row):
 
     @property
     def key(self) -> str:
-        """Its id."""
+        """Under which a dump lists it: its id."""
         return str(self.id)
 
 
-_AnyRow = TypeVar("_AnyRow", bound=_Row)
+_AnyRow = TypeVar("_AnyRow", NodeRow, JobRow)
 
 
 def parse_nodes(rows: Mapping[str, object] | Iterable[object], cluster: str | None = None) -> dict[str, Node]:
