@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from .contract import UnitId
     from .ledger import Ledger
-    from .policy import Policy
+    from .policy.assess import Policy
     from .scope import Scope
     from .situation import Outcome, Override, Remembered
     from .sources import Source

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from .contract import Artifact, Content, Generation, Publisher, UnitId
     from .level import FaultLevel
-    from .policy import Policy
+    from .policy.assess import Policy
     from .scope import Scope
 
 

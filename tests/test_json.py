@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from segment_health.policy import Policy
+from segment_health.policy.assess import Policy
 from segment_health.unit import unit_id_of
 from slurm.commands.json import JsonReader
 from slurm.errors import SlurmProtocolError, SlurmUnavailable

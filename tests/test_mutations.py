@@ -48,7 +48,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from segment_health.level import FaultLevel
-from segment_health.policy import Policy
+from segment_health.policy.assess import Policy
 from segment_health.unit import units_of
 from slurm.commands import text as _text
 from slurm.commands.records import parse_saved_jobs

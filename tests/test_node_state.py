@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from segment_health.level import FaultLevel
-from segment_health.policy import Policy
+from segment_health.policy.assess import Policy
 from slurm.node import Node, parse_state
 
 CASES = json.loads((Path(__file__).parent / "data/cases/node_states.json").read_text())

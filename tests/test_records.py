@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from segment_health.policy import Policy
+from segment_health.policy.assess import Policy
 from segment_health.unit import unit_id_of
 from slurm.commands import text as _text
 from slurm.commands.records import parse_saved_jobs

@@ -19,7 +19,7 @@ from segment_health.cli.log import Log
 from segment_health.consumer import SegmentHealthCheck
 from segment_health.level import FaultLevel
 from segment_health.lift import override, prune
-from segment_health.policy import Policy
+from segment_health.policy.assess import Policy
 from segment_health.publish import Publication
 from segment_health.scope import EVERYTHING, of_jobs
 from segment_health.service import Plan, Service
@@ -513,7 +513,7 @@ def test_signals_only_take_notes() -> None:
 WEEKS = """
 import gc, sys, tracemalloc
 from segment_health.cli.log import Log
-from segment_health.policy import Policy
+from segment_health.policy.assess import Policy
 from segment_health.publish import Publication
 from segment_health.scope import EVERYTHING
 from segment_health.service import Plan, Service

@@ -206,7 +206,7 @@ def _plan(
     """Return what to do, and by which settings."""
     from segment_health import settings  # noqa: PLC0415
     from segment_health.level import FaultLevel  # noqa: PLC0415
-    from segment_health.policy import Policy  # noqa: PLC0415
+    from segment_health.policy.assess import Policy  # noqa: PLC0415
     from segment_health.publish import Publication  # noqa: PLC0415
     from segment_health.service import Plan  # noqa: PLC0415
 

@@ -15,18 +15,20 @@ PROJECT = Path(__file__).parents[2]
 # One row a contract: the module that breaks it, and by what line.
 BREACHES = {
     "segment-health-layers": ("segment_health/level.py", "import segment_health.policy"),
+    "policy-layers": ("segment_health/policy/states.py", "import segment_health.policy.rule"),
     "slurm-layers": ("slurm/job.py", "import slurm.node"),
     "commands-layers": ("slurm/commands/run.py", "import slurm.commands.text"),
     "rest-layers": ("slurm/rest/token.py", "import slurm.rest.http"),
     "pyslurm-layers": ("slurm/pyslurm/worker.py", "import slurm.pyslurm.reader"),
     "slurm-stands-alone": ("slurm/node.py", "import segment_health.level"),
     "consumer-stands-alone": ("segment_health/consumer.py", "from segment_health import __version__"),
-    "home-of-slurm": ("segment_health/policy.py", "from slurm.node import Node"),
+    "home-of-slurm": ("segment_health/policy/rule.py", "from slurm.node import Node"),
     "home-of-click": ("segment_health/watch.py", "import click"),
     "home-of-pydantic": ("segment_health/decide.py", "from pydantic import BaseModel"),
     "home-of-pyslurm": ("slurm/reader.py", "import pyslurm"),
     "home-of-tomli": ("segment_health/scope.py", "import tomli"),
     "home-of-filelock": ("segment_health/store.py", "from filelock import FileLock"),
+    "home-of-re2": ("segment_health/decide.py", "import re2"),
     "home-of-clustershell": ("slurm/reader.py", "from ClusterShell.NodeSet import NodeSet"),
     "home-of-httpx": ("slurm/reader.py", "import httpx"),
 }

@@ -17,7 +17,16 @@ SHELL = {
     "__init__", "__main__", "atomic", "consumer", "demo", "ledger", "lift", "lock", "publish", "service",
     "settings", "signals", "sources", "store", "watch",
 }  # fmt: skip
-PURE = sorted({path.stem for path in PACKAGE.glob("*.py")} - SHELL)
+FOLDERS = ("cli", "templates")
+"""Folders of which nothing is pure."""
+PURE = sorted(
+    {
+        ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+        for path in PACKAGE.rglob("*.py")
+        if path.relative_to(PACKAGE).parts[0] not in FOLDERS
+    }
+    - SHELL
+)
 
 IMPURE_MODULES = {
     "asyncio", "builtins", "glob", "importlib", "io", "logging", "os", "pathlib", "random", "secrets",
@@ -53,13 +62,13 @@ def impurities(source: str) -> Iterator[str]:
 
 def test_the_core_is_there() -> None:
     """The modules that the plan calls pure are among those looked at."""
-    assert {"contract", "decide", "level", "policy", "scope"} <= set(PURE)
+    assert {"contract", "decide", "level", "policy.assess", "scope"} <= set(PURE)
 
 
 @pytest.mark.parametrize("module", PURE)
 def test_module_is_pure(module: str) -> None:
     """Neither at its top nor in a function does the module reach for the world outside."""
-    assert list(impurities((PACKAGE / f"{module}.py").read_text())) == []
+    assert list(impurities((PACKAGE / f"{module.replace('.', '/')}.py").read_text())) == []
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,9 @@ LONG = {
     "slurm/sandbox/cluster.py": "the life of one cluster is one object; half of its lines say what its methods do",
 }
 
+IMPORTED_AS = {"google-re2": "re2"}
+"""Distributions whose module has another name."""
+
 OTHER_CONFIGURATION = [
     ".coveragerc", ".flake8", ".importlinter", ".mypy.ini", ".pylintrc", ".pytest.ini", ".ruff.toml",
     "conftest.py", "mypy.ini", "noxfile.py", "pytest.ini", "requirements.txt", "ruff.toml", "setup.cfg",
@@ -88,7 +91,8 @@ def test_pyproject_is_the_only_configuration(name: str) -> None:
 @pytest.mark.parametrize(("distribution", "home"), dependencies())
 def test_dependency_has_the_home_that_it_names(distribution: str, home: str) -> None:
     """The module named beside a dependency in pyproject.toml imports it, and no other does."""
-    importers = {name_of(module) for module in MODULES if distribution in imported_by(module)}
+    imported = IMPORTED_AS.get(distribution, distribution)
+    importers = {name_of(module) for module in MODULES if imported in imported_by(module)}
     assert importers
     assert all(f"{importer}.".startswith(tuple(f"{one}." for one in home.split(", "))) for importer in importers)
 

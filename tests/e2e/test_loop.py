@@ -16,7 +16,7 @@ import pytest
 
 from segment_health.contract import Artifact, Generation, Publisher, UnitId, encode
 from segment_health.level import FaultLevel
-from segment_health.policy import Policy
+from segment_health.policy.assess import Policy
 from segment_health.publish import Publication
 from segment_health.scope import EVERYTHING, of_jobs
 from segment_health.service import Plan, Service

@@ -1,4 +1,4 @@
-"""What a node's state means (docs/contract.md, Levels). Pure.
+"""What each word of a node's state means where no rule says otherwise (docs/contract.md, Levels). Pure.
 
 Only the flag set counts, never a printed word: sinfo's `%T` shows one word and hides the rest.
 """
@@ -7,14 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from .level import FaultLevel
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from slurm.node import Node
+from segment_health.level import FaultLevel
 
 _OK, _PRE, _SEPARATE = FaultLevel
 
@@ -69,56 +63,46 @@ _STARTING = frozenset({"POWERING_UP", "POWER_UP"})
 _EXCUSED_BY_STARTING = frozenset({"NOT_RESPONDING", "POWERING_DOWN", "POWERED_DOWN"})
 """What a node that is powering up shows until it is up: not ready is not faulty."""
 
+WORDS = frozenset(_BASES) | frozenset(_FLAGS) | _HARMLESS | {"UNKNOWN"}
+"""Every word of a state that a rule can speak of."""
+
+STAMPED = frozenset({"DRAIN", "FAIL", "DOWN", "INVALID_REG"})
+"""Words at whose beginning Slurm writes down a reason, and when."""
+
 
 @dataclass(frozen=True, slots=True)
-class Assessment:
-    """What a node's state means. `level` None is *no verdict*: neither fit nor faulty.
+class Reading:
+    """A state, word by word.
 
-    `rule` names what decided, `state:DRAIN`; `unknown` are flags that no rule knows.
+    `words` are those that count, each with its default level, None for a base that is not understood; sorted, so
+    that the same state always reads the same. `unknown` are flags that nobody knows, and that count for nothing.
     """
 
-    level: FaultLevel | None
-    rule: str
-    unknown: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """Which levels are published, by the contract's table. `publish_at` is the lowest level that excludes."""
-
-    publish_at: FaultLevel = FaultLevel.PreSeparateFault
-    name: str = "default"
-
-    def assess(self, node: Node, *, allocated: bool = True) -> Assessment:
-        """Judge one node; `allocated` says whether a running allocation holds it."""
-        return _assess(node.base, node.flags, allocated=allocated)
+    words: tuple[tuple[str, FaultLevel | None], ...]
+    unknown: frozenset[str]
 
 
 @lru_cache(maxsize=4096)  # few distinct states, many nodes
-def _assess(base: str, flags: frozenset[str], *, allocated: bool) -> Assessment:
-    understood = base in _BASES
+def read(base: str, flags: frozenset[str], *, allocated: bool) -> Reading:
+    """Read a node's state; `allocated` says whether a running allocation holds the node."""
     unknown = flags - _FLAGS.keys() - _HARMLESS
-    faults = dict(_faults(base, flags, allocated=allocated))
-    if not understood:
-        faults = {word: level for word, level in faults.items() if word in _EVIDENCE_WITHOUT_BASE}
-    if faults:
-        word = max(sorted(faults), key=faults.__getitem__)
-        return Assessment(faults[word], f"state:{word}", unknown)
-    if not understood:
-        return Assessment(None, f"state:{base or 'empty'}", unknown)
-    return Assessment(_OK, f"state:{base}", unknown)
-
-
-def _faults(base: str, flags: frozenset[str], *, allocated: bool) -> Iterator[tuple[str, FaultLevel]]:
-    """Yield each word of a state that is a fault, with its level."""
-    counted = flags
+    counted = flags - unknown
     if "UNDRAIN" in flags:
         counted -= {"DRAIN"}
     if flags & _STARTING:
         counted -= _EXCUSED_BY_STARTING
+    if base not in _BASES:
+        words: dict[str, FaultLevel | None] = {base: None}
+        words |= {word: _FLAGS[word] for word in (counted | {base}) & _EVIDENCE_WITHOUT_BASE}
+        return Reading(tuple(sorted(words.items())), unknown)
     table = _FLAGS | _IN_ALLOCATION if allocated else _FLAGS
-    for word in (base, *counted):
-        level = _BASES.get(word, _OK) if word == base else _OK
-        level = max(level, table.get(word, _OK))
-        if level > _OK:
-            yield word, level
+    levels = {word: table.get(word, _OK) for word in counted}
+    levels[base] = max(_BASES[base], table.get(base, _OK))
+    return Reading(tuple(sorted(levels.items())), unknown)
+
+
+def defaults() -> dict[str, FaultLevel | None]:
+    """Return the default of every word inside a running allocation; None is no verdict."""
+    return {word: (_FLAGS | _BASES | _IN_ALLOCATION).get(word, _OK) for word in sorted(WORDS - {"UNKNOWN"})} | {
+        "UNKNOWN": None
+    }
