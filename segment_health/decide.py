@@ -11,8 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .contract import Artifact, Content
+from .hold import hold
 from .judge import is_ours, judge, nodes_at_start
 from .level import FaultLevel
+from .policy.assess import worse
+from .policy.states import is_understood
 from .situation import Action, Decision, Outcome, Remembered
 from .unit import unit_id_of, units_of
 
@@ -30,18 +33,35 @@ def decide(situation: Situation) -> Outcome:
 
     Never fails: a snapshot is whole by construction, and published content that is not ours is Content.FOREIGN.
     """
-    outcome = Outcome()
+    outcome = Outcome(seen=_first_seen(situation))
     units = units_of(situation.snapshot.allocations)
     covered = {unit_id_of(a) for a in situation.snapshot.allocations if situation.scope.covers(a)}
     for unit_id in sorted(covered, key=_by_number):
         _decide_present(units[unit_id], situation, outcome)
     for unit_id in sorted(_candidates(situation) - units.keys(), key=_by_number):
         _decide_absent(unit_id, situation, outcome)
-    for unit_id, remembered in situation.memory.items():
+    for unit_id, remembered in situation.memory.units.items():
         if unit_id in units and unit_id not in covered:  # it left the scope, and is nobody's to retire
             outcome.memory[unit_id] = remembered
     _count_nodes(situation, outcome)
+    hold(situation, outcome)
     return outcome
+
+
+def _first_seen(situation: Situation) -> dict[tuple[str, str], int]:
+    """Return since when nodes show what a rule with a `min_duration` may ask about."""
+    policy, snapshot, before = situation.policy, situation.snapshot, situation.memory.seen
+    if not policy.waits:
+        return {}
+    seen: dict[tuple[str, str], int] = {}
+    for node in snapshot.nodes.values():
+        seen |= policy.first_seen(node, before, previous_pass=situation.previous_pass, now=situation.now)
+    held = {name for allocation in snapshot.allocations for name in allocation.nodes} if before else set()
+    for (name, word), since in before.items():  # a slurmctld that has just started has not forgotten for good
+        row = snapshot.nodes.get(name)
+        if name in held if row is None else not is_understood(row.base):
+            seen.setdefault((name, word), since)
+    return seen
 
 
 def _by_number(unit: UnitId) -> tuple[int, int]:
@@ -53,15 +73,23 @@ def _by_number(unit: UnitId) -> tuple[int, int]:
 
 def _decide_present(unit: Unit, situation: Situation, outcome: Outcome) -> None:
     prior = situation.published.get(unit.id)
-    remembered = situation.memory.get(unit.id)
+    remembered = situation.memory.units.get(unit.id)
     published = remembered is not None and remembered.published
     if remembered is not None and remembered.generation != unit.generation:
         remembered = None
     known_as = nodes_at_start(unit, remembered, prior, situation)
     decision = wanted = None
+    fit_passes = fit_since = 0
     if unit.understood:
-        wanted, may_lift = judge(unit, known_as, situation, outcome)
+        judgement = judge(unit, known_as, situation, outcome)
+        wanted = judgement.wanted
+        if judgement.is_fit and prior is not None:
+            fit_passes, fit_since = _fit_for(remembered, situation.now)
+        healthy = situation.policy.clear_after.is_met(fit_passes, situation.now - fit_since)
+        may_lift = judgement.is_fit and (healthy or judgement.overridden)
         decision = _reconcile(unit, wanted, prior, situation, may_lift=may_lift)
+        if judgement.is_fit and not may_lift and decision is None and isinstance(prior, Artifact):
+            outcome.clearing.append(unit.id)
     else:
         outcome.not_understood.append(unit.id)
     separated = remembered is not None and remembered.separated
@@ -72,6 +100,7 @@ def _decide_present(unit: Unit, situation: Situation, outcome: Outcome) -> None:
         outcome.decisions.append(decision)
         published |= decision.action is not Action.FOREIGN
     outcome.units += 1
+    outcome.nodes_of[unit.id] = len(unit.nodes)
     outcome.excluded += decision.action is not Action.CLEAR if decision is not None else prior is not None
     outcome.memory[unit.id] = Remembered(
         unit.generation,
@@ -79,7 +108,16 @@ def _decide_present(unit: Unit, situation: Situation, outcome: Outcome) -> None:
         unit.user_id,
         published=published or is_ours(prior, situation),
         separated=separated,
+        fit_passes=fit_passes,
+        fit_since=fit_since,
     )
+
+
+def _fit_for(remembered: Remembered | None, now: int) -> tuple[int, int]:
+    """Return how many passes in a row have found an excluded unit fit, with this one, and since when."""
+    if remembered is None or not remembered.fit_passes:
+        return 1, now
+    return remembered.fit_passes + 1, min(now, remembered.fit_since)
 
 
 def _folded(nodes: frozenset[str], remembered: Remembered | None, situation: Situation) -> str:
@@ -139,7 +177,7 @@ def _is_alive(prior: Artifact, situation: Situation) -> bool:
 
 def _candidates(situation: Situation) -> set[UnitId]:
     """Name the units that this scope would retire if they are gone: its own, and those of dead publishers."""
-    return situation.memory.keys() | {
+    return situation.memory.units.keys() | {
         unit_id for unit_id, prior in situation.published.items() if _may_retire(unit_id, prior, situation)
     }
 
@@ -158,7 +196,7 @@ def _may_retire(unit_id: UnitId, prior: Artifact | Content | None, situation: Si
 
 def _decide_absent(unit_id: UnitId, situation: Situation, outcome: Outcome) -> None:
     prior = situation.published.get(unit_id)
-    remembered = situation.memory.get(unit_id)
+    remembered = situation.memory.units.get(unit_id)
     if remembered is None:
         assert isinstance(prior, Artifact)  # a candidate is remembered or published
         remembered = Remembered(prior.generation, prior.nodelist, published=True)
@@ -183,10 +221,20 @@ def _decide_absent(unit_id: UnitId, situation: Situation, outcome: Outcome) -> N
 
 
 def _count_nodes(situation: Situation, outcome: Outcome) -> None:
-    allocated = {name for allocation in situation.snapshot.allocations for name in allocation.nodes}
+    partitions: dict[str, set[str]] = {}
+    for allocation in situation.snapshot.allocations:
+        for name in allocation.nodes:
+            partitions.setdefault(name, set()).add(allocation.partition)
     for node in situation.snapshot.nodes.values():
-        assessment = situation.policy.assess(node, allocated=node.name in allocated)
-        if assessment.level is not None and assessment.level > FaultLevel.NotHandleFault:
+        assessment = situation.policy.assess(
+            node,
+            allocated=node.name in partitions,
+            partitions=partitions.get(node.name, frozenset()),
+            seen=outcome.seen,
+            now=situation.now,
+        )
+        told = worse(assessment, situation.reports.get(node.name))
+        if told is not None and told.level:
             outcome.unavailable_nodes += 1
         for flag in assessment.unknown:
             outcome.unknown_flags.setdefault(flag, node.name)

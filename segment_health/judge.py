@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .contract import MAX_NODES, MAX_REASON, Artifact, Content, NodeFault
 from .level import FaultLevel
+from .policy.assess import Assessment, worse
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from slurm.node import Node
 
     from .situation import Outcome, Remembered, Situation
@@ -17,28 +21,38 @@ SHRUNK = "unit:shrunk"
 """The rule that names a node which the unit lost in mid-generation."""
 
 
-def judge(
-    unit: Unit, known_as: frozenset[str], situation: Situation, outcome: Outcome
-) -> tuple[Artifact | None, bool]:
-    """Return the exclusion that a unit's nodes ask for, or None, and whether its lack is evidence.
+UNSEEN = Assessment(None, "node:unlisted", final=False)
+"""What Slurm says of a node that it does not list."""
 
-    `known_as` are the nodes that the unit ever had in this generation. Without an exclusion it is evidence that
-    lifts one only when every node is understood, and fit or faulty below the level that is published; or when a
-    person has overridden the faults.
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a unit's nodes ask for: `wanted` is the exclusion, None if they ask for none.
+
+    `is_fit` says that the lack of one is evidence: every node is understood, and fit or faulty below the level
+    that is published. `overridden` says that it is a person's word.
     """
+
+    wanted: Artifact | None
+    is_fit: bool
+    overridden: bool = False
+
+
+def judge(unit: Unit, known_as: frozenset[str], situation: Situation, outcome: Outcome) -> Judgement:
+    """Judge a unit; `known_as` are the nodes that it ever had in this generation."""
     faults, all_understood = _faults(unit, known_as, situation, outcome)
     level = max((fault.level for fault in faults.values()), default=FaultLevel.NotHandleFault)
     wanted = _artifact(unit, known_as, faults, situation) if level >= situation.policy.publish_at else None
-    may_lift = all_understood and wanted is None
+    told = Judgement(wanted, all_understood and wanted is None)
     override = situation.overrides.get(unit.id)
     if override is None or not (faults or all_understood):
-        return wanted, may_lift
+        return told
     # Whatever this scope's own bar is: the word is about the nodes.
     if (unit.generation, situation.snapshot.fold(sorted(faults))) != (override.generation, override.unavailable):
         outcome.void_overrides.append(unit.id)
-        return wanted, may_lift
+        return told
     outcome.overridden.append(unit.id)
-    return None, True
+    return Judgement(None, is_fit=True, overridden=True)
 
 
 def nodes_at_start(
@@ -65,15 +79,41 @@ def _faults(
         if name not in unit.nodes:
             faults[name] = _fault(name, node, FaultLevel.SeparateFault, SHRUNK)
             continue
-        assessment = situation.policy.assess(node) if node is not None else None
-        if assessment is None or assessment.level is None:
+        assessment = assess(name, unit, situation, outcome.seen)
+        if assessment is None or not assessment.final:
             all_understood = False
-            outcome.no_verdict.add(name)
+            _note(name, assessment, outcome)
             if name in inherited:
                 faults[name] = inherited[name]
-        elif assessment.level > FaultLevel.NotHandleFault:
+        if assessment is None or not assessment.level:
+            continue
+        if name not in faults or assessment.level > faults[name].level:
             faults[name] = _fault(name, node, assessment.level, assessment.rule)
     return faults, all_understood
+
+
+def assess(name: str, unit: Unit, situation: Situation, seen: Mapping[tuple[str, str], int]) -> Assessment | None:
+    """Judge a node of a unit by all that is known of it; None where nothing is."""
+    node, policy = situation.snapshot.nodes.get(name), situation.policy
+    if node is None:
+        told = None
+    elif policy.rules:
+        told = policy.assess(node, partitions=unit.partitions_of(name), seen=seen, now=situation.now)
+    else:
+        told = policy.assess(node)
+    reported = situation.reports.get(name)
+    if reported is None:
+        return told
+    return worse(told or UNSEEN, reported)
+
+
+def _note(name: str, assessment: Assessment | None, outcome: Outcome) -> None:
+    """Say why a node is neither fit nor surely faulty: a rule waits, or nobody knows."""
+    waits = next((f.waiting for f in assessment.findings if f.waiting), None) if assessment is not None else None
+    if waits is not None:
+        outcome.waiting[name] = waits.name
+    else:
+        outcome.no_verdict.add(name)
 
 
 def _inherited(unit: Unit, situation: Situation) -> dict[str, NodeFault]:

@@ -28,6 +28,7 @@ from .memory import (
     encode_state,
 )
 from .record import one_line
+from .situation import Memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from .contract import UnitId
     from .memory import Heartbeat
-    from .situation import Override, Remembered
+    from .situation import Override
 
 FOLDER = ".segment-health"
 BURY_SECONDS = 7 * 86_400
@@ -52,17 +53,17 @@ class Ledger:
     def __init__(self, directory: int, cluster: str, scope: str) -> None:
         self._directory = directory
         self._file = f"{scope}@{cluster}.json"
-        self._saved: dict[UnitId, Remembered] | None = None
+        self._saved: Memory | None = None
         self._garbled = False
         self._unreadable: OSError | None = None
 
-    def recall(self) -> tuple[dict[UnitId, Remembered], str | None]:
+    def recall(self) -> tuple[Memory, str | None]:
         """Return what the scope remembers, and a remark if that is garbled (remember() then sets it aside)."""
         try:
             with self._folder("state") as folder:
                 content = read_file(folder, self._file, _MAX_STATE)
         except FileNotFoundError:
-            return {}, None
+            return Memory(), None
         except OSError as error:
             self._unreadable = error
             raise
@@ -70,10 +71,13 @@ class Ledger:
             self._saved = decode_state(content)
         except (ValueError, KeyError, TypeError, RecursionError):
             self._garbled = True
-            return {}, f"{FOLDER}/state/{self._file} is garbled: beginning anew; kept as {self._file}.unreadable"
-        return dict(self._saved), None
+            return (
+                Memory(),
+                f"{FOLDER}/state/{self._file} is garbled: beginning anew; kept as {self._file}.unreadable",
+            )
+        return self._saved, None
 
-    def remember(self, memory: Mapping[UnitId, Remembered]) -> None:
+    def remember(self, memory: Memory) -> None:
         """Keep what the scope is to remember; touches nothing when it is what was recalled."""
         if self._unreadable is not None:  # what could not be read may still be good: never write over it
             raise self._unreadable
@@ -84,7 +88,7 @@ class Ledger:
             if self._garbled:
                 os.replace(self._file, f"{self._file}.unreadable", src_dir_fd=folder, dst_dir_fd=folder)
             replace_file(folder, self._file, encode_state(memory), mode=0o644)
-        self._saved = dict(memory)
+        self._saved = memory
 
     def beat(self, heartbeat: Heartbeat) -> None:
         """Say that a complete pass has just been made."""

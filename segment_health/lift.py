@@ -49,7 +49,7 @@ def prune(path: str, version: str, max_age: float, now: int) -> list[Change]:
             confirmed[writer] = beat.last_complete_pass
             if beat.is_alive(now):
                 living.add(writer)
-                covered |= directory.ledger(*writer).recall()[0].keys()
+                covered |= directory.ledger(*writer).recall()[0].units.keys()
         old = {}
         for unit, artifact in exclusions.items():
             writer = (artifact.publisher.cluster, artifact.publisher.scope)

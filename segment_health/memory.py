@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .contract import Generation, Publisher, UnitId
 from .record import Fields, one_line, utc
-from .situation import Override, Remembered
+from .situation import Memory, Override, Remembered
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from .situation import Decision
 
 _SCHEMA = 1
@@ -19,6 +17,8 @@ _SCHEMA = 1
 
 class Heartbeat(NamedTuple):
     """A scope's last complete pass: `last_complete_pass` in seconds since the epoch, `interval` in seconds.
+
+    `policy` names the policy in force, and `policy_error` says why the newest one is not, None if it is.
 
     `loop` says whether its publisher is one that makes the next pass by itself; after its end, and for a single
     pass, it is False, and a standby need not wait.
@@ -29,6 +29,7 @@ class Heartbeat(NamedTuple):
     last_complete_pass: int
     interval: float
     loop: bool = False
+    policy_error: str | None = None
 
     def is_alive(self, now: float) -> bool:
         """Whether its publisher counts as alive: younger than twice its interval, whatever its process id.
@@ -45,6 +46,7 @@ def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
             "schema": _SCHEMA,
             **heartbeat.publisher._asdict(),
             "policy": heartbeat.policy,
+            "policy_error": heartbeat.policy_error,
             "last_complete_pass": utc(heartbeat.last_complete_pass),
             "interval": heartbeat.interval,
             "loop": heartbeat.loop,
@@ -64,6 +66,7 @@ def decode_heartbeat(content: bytes) -> Heartbeat:
         beat.time("last_complete_pass"),
         beat.seconds("interval"),
         beat.truth("loop"),
+        beat.optional("policy_error", beat.text),
     )
 
 
@@ -90,7 +93,7 @@ def decode_override(content: bytes) -> Override:
     )
 
 
-def encode_state(memory: Mapping[UnitId, Remembered]) -> bytes:
+def encode_state(memory: Memory) -> bytes:
     """Write what a scope remembers of its units."""
     return one_line(
         {
@@ -106,16 +109,24 @@ def encode_state(memory: Mapping[UnitId, Remembered]) -> bytes:
                     "misses": known.misses,
                     "published": known.published,
                     "separated": known.separated,
+                    "fit_passes": known.fit_passes,
+                    "fit_since": known.fit_since,
                 }
-                for unit, known in memory.items()
+                for unit, known in memory.units.items()
             ],
+            "seen": [{"node": node, "word": word, "since": since} for (node, word), since in memory.seen.items()],
+            "held": memory.held,
         }
     )
 
 
-def decode_state(content: bytes) -> dict[UnitId, Remembered]:
-    """Read it back. Raises ValueError, KeyError or TypeError, as Fields does."""
-    return {
+def decode_state(content: bytes) -> Memory:
+    """Read it back; what an older version did not write is as if nothing had been seen.
+
+    Raises ValueError, KeyError or TypeError, as Fields does.
+    """
+    state = Fields(json.loads(content))
+    units = {
         UnitId(unit.text("job_id"), unit.text("task_id")): Remembered(
             Generation(unit.number("restart_count"), unit.number("start_time")),
             unit.text("nodelist"),
@@ -123,9 +134,16 @@ def decode_state(content: bytes) -> dict[UnitId, Remembered]:
             unit.number("misses"),
             unit.truth("published"),
             unit.truth("separated"),
+            unit.optional("fit_passes", unit.number) or 0,
+            unit.optional("fit_since", unit.number) or 0,
         )
-        for unit in Fields(json.loads(content)).each("units")
+        for unit in state.each("units")
     }
+    seen = {
+        (row.text("node"), row.text("word")): row.number("since")
+        for row in state.optional("seen", state.each) or []
+    }
+    return Memory(units, seen, state.optional("held", state.number) or 0)
 
 
 def history_entry(

@@ -76,6 +76,14 @@ def of_partition(name: str) -> Scope:
     return Scope("partition", (_checked(name, "partition"),))
 
 
+def named(text: str) -> Scope:
+    """Read a scope's public name back, `job:123,140`; what is none is everything."""
+    kind, _, values = text.partition(":")
+    if kind in {"job", "user", "partition"} and values:
+        return Scope(kind, tuple(values.split(",")))
+    return EVERYTHING
+
+
 def _checked(name: str, what: str) -> str:
     if _NAME.fullmatch(name) is None:
         raise ValueError(f"not the name of a {what}: {name[:40]!a}")

@@ -8,13 +8,14 @@ import shlex
 import signal
 import subprocess
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from . import lock
 from .atomic import host_name
 from .contract import Publisher
 from .lift import lift_stale
+from .policy.file import PolicyError
 from .publish import run_once
 from .store import open_decisions
 
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 
     from .contract import Artifact
     from .memory import Heartbeat
-    from .publish import Pass, Publication
+    from .publication import Publication
+    from .publish import Pass
+    from .reload import PolicyFile
     from .sources import Source
     from .store import Change
 
@@ -37,7 +40,8 @@ PASS_SECONDS = 60.0
 class Plan:
     """What a publisher is to do; a reload makes a new one. Times are in seconds, `stale_after` None is never.
 
-    `lock_name` is what tells this cluster from another one of this host, before the first answer.
+    `lock_name` is what tells this cluster from another one of this host, before the first answer. `policy_file` is
+    where the policy comes from, None for the default.
     """
 
     publication: Publication
@@ -46,17 +50,27 @@ class Plan:
     standby: bool
     on_separate: str | None
     lock_name: str = ""
+    policy_file: PolicyFile | None = None
 
 
 class Service:
-    """Drives passes by a plan (see watch.Publishing). `clock` gives seconds since the epoch."""
+    """Drives passes by a plan (see watch.Publishing). `clock` gives seconds since the epoch.
+
+    `reread` makes the plan anew, or returns the one it is given; `say` is told what became of a changed policy:
+    a level ("INFO", "ERROR") and a sentence.
+    """
 
     def __init__(
-        self, plan: Plan, clock: Callable[[], float], reread: Callable[[Plan], Plan] = lambda plan: plan
+        self,
+        plan: Plan,
+        clock: Callable[[], float],
+        reread: Callable[[Plan], Plan] = lambda plan: plan,
+        say: Callable[[str, str], None] = lambda _level, _sentence: None,
     ) -> None:
         self._plan = plan
         self._clock = clock
         self._reread = reread
+        self._say = say
         self._cluster: str | None = None
 
     @property
@@ -99,6 +113,7 @@ class Service:
 
         Raises SourceUnknown or OSError, and lock.AlreadyRunning or lock.LockError.
         """
+        self._follow_policy()
         publication = self._plan.publication
         with self._alone(wait):
             done = run_once(publication, self._plan.source, self._clock)
@@ -142,6 +157,24 @@ class Service:
         before, self._plan = self._plan, self._reread(self._plan)
         if before.source is not self._plan.source:
             before.source.close()
+
+    def is_outdated(self) -> bool:
+        """Whether the policy file has changed since it was read."""
+        return self._plan.policy_file is not None and self._plan.policy_file.has_changed()
+
+    def _follow_policy(self) -> None:
+        """Go on by what the policy file says now; where that is wrong by the last good one, and say so."""
+        file, publication = self._plan.policy_file, self._plan.publication
+        if file is None or not file.has_changed():
+            return
+        try:
+            policy = file.read()
+        except PolicyError as error:
+            self._say("ERROR", f"the policy in force stays: {error}")
+            self._plan.publication = replace(publication, policy_error=str(error))
+            return
+        self._say("INFO", f"policy {policy}: {len(policy.rules)} rules, in force from this pass on")
+        self._plan.publication = replace(publication, policy=policy, policy_error=None)
 
     def close(self) -> None:
         """Let go of what the source keeps."""

@@ -11,17 +11,13 @@ import difflib
 import os
 import re
 import shlex
-import sys
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from . import scope as scopes
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # pragma: no cover - Python 3.10
-    import tomli as tomllib
+from . import toml
+from .policy import limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -64,6 +60,17 @@ def _cluster(text: str) -> str:
     return text.lower()  # as slurmctld does with ClusterName
 
 
+def _clear_after(text: str) -> str:
+    limits.clear_after(text)
+    return text
+
+
+def _max_new_exclusions(value: object) -> str:
+    text = str(value)  # a number, in a file
+    limits.max_new_exclusions(text)
+    return text
+
+
 def _command(text: str) -> str:
     """Refuse what cannot be split into the words of a command."""
     if "\0" in text or not shlex.split(text):
@@ -87,8 +94,22 @@ class Settings(BaseModel):
     interval: Annotated[float, Field(ge=5, le=86400)] = 300.0
     """Seconds to the next pass. By it others judge whether this publisher lives (twice as long without a pass);
     300 is what slurmctld's administrators put up with from every job."""
-    publish_at: Literal["PreSeparateFault", "SeparateFault"] = "PreSeparateFault"
-    """The lowest level that excludes a unit: PreSeparateFault, as NVRx's producer, or SeparateFault."""
+    policy: str | None = None
+    """Policy file (TOML): a site's rules above the contract's table of levels. Read again when it changes."""
+    publish_at: Literal["PreSeparateFault", "SeparateFault"] | None = None
+    """The lowest level that excludes a unit. This and the next three count before what the policy file says."""
+    clear_after: Annotated[str, AfterValidator(_clear_after)] | None = None
+    """Health that lifts an exclusion: `1 pass`, `3 passes` in a row, or a time such as `10m`."""
+    max_new_exclusions: Annotated[str, BeforeValidator(_max_new_exclusions)] | None = None
+    """Units that a pass may newly exclude, else it is held: a number, `10%` of the scope's units, `off`."""
+    hold_passes: Annotated[int, Field(ge=1)] | None = None
+    """Passes in a row that are held before new exclusions are published whatever their number."""
+    noded_dir: Annotated[str, AfterValidator(_absolute)] | None = None
+    """Directory of NodeD's reports and configuration: a source of node faults beside Slurm."""
+    noded_max_age: Annotated[float, Field(gt=0)] | Literal["never"] = 3600.0
+    """Seconds after which a report of NodeD is stale: it writes anew every 1800. What is stale decides nothing."""
+    noded_unknown_level: Literal["NotHandleFault", "PreSeparateFault", "SeparateFault"] = "PreSeparateFault"
+    """The level of a fault code that NodeD's configuration does not list."""
     stale_after: Annotated[float, Field(gt=0)] | Literal["never"] = 1800.0
     """Seconds without a complete pass after which a running publisher lifts its exclusions: a rack that nobody has
     looked at for so long is used again. `never` keeps them until somebody looks."""
@@ -217,11 +238,12 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, tuple[str, object
 def _from_file(path: str) -> dict[str, tuple[str, object]]:
     try:
         with open(path, "rb") as file:
-            document: dict[str, Any] = tomllib.load(file)
+            document = toml.read(file.read())
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise SettingsError(f"{path}: not TOML: {error}") from error
+    except toml.NotToml as error:
+        place = f"{path}:{error.line}" if error.line else path
+        raise SettingsError(f"{place}: {error}") from error
     for key in document:
         _must_be_known(key, f"{key!a} in {path}")
     return {key: (f"{key} in {path}", value) for key, value in document.items()}

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
 
+LOOK_SECONDS = 5.0
+"""How often a wait looks whether what it waits for has come without a signal."""
+
+
 class Signals:
     """Turns signals into requests that the loop looks at between passes; inside `with` only.
 
@@ -49,10 +53,14 @@ class Signals:
         os.close(self._bell)
         os.close(self._ring)
 
-    def wait(self, seconds: float) -> None:
-        """Return after `seconds`, or as soon as any request is there."""
-        if self.ending is None and not self._poked and not self._reload:
-            select.select([self._bell], [], [], max(0.0, seconds))
+    def wait(self, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
+        """Return after `seconds`, as soon as any request is there, or soon after `until` says so."""
+        left = seconds
+        while self.ending is None and not self._poked and not self._reload:
+            select.select([self._bell], [], [], max(0.0, min(left, LOOK_SECONDS)))
+            left -= LOOK_SECONDS
+            if left <= 0 or until():
+                break
         with contextlib.suppress(BlockingIOError):
             while os.read(self._bell, 4096):
                 pass

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from .contract import Artifact, Content, Generation, Publisher, UnitId
     from .level import FaultLevel
-    from .policy.assess import Policy
+    from .policy.assess import Assessment, Policy
     from .scope import Scope
 
 
@@ -49,7 +49,8 @@ class Remembered:
 
     `nodelist` is the unit's node list as it was when `generation` began; `misses` counts complete passes in a
     row that did not list the unit; `published` says whether an artifact of it may still lie on disk;
-    `separated` that the site's own command has been told of a SeparateFault in this generation.
+    `separated` that the site's own command has been told of a SeparateFault in this generation. `fit_passes`
+    counts passes in a row that found every node of an excluded unit fit, the first of them at `fit_since`.
     """
 
     generation: Generation
@@ -58,6 +59,22 @@ class Remembered:
     misses: int = 0
     published: bool = False
     separated: bool = False
+    fit_passes: int = 0
+    fit_since: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a scope knows from earlier passes.
+
+    `seen` says since when a node, by name, shows a word of its state, in seconds since the epoch; only words that
+    a rule with a `min_duration` may ask about are in it. `held` counts the passes in a row that were held because
+    of their many new exclusions.
+    """
+
+    units: Mapping[UnitId, Remembered] = field(default_factory=dict)
+    seen: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    held: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,35 +97,45 @@ class Situation:
     """All that a pass knows: `now` is in seconds since the epoch, UTC.
 
     `published` holds the non-empty artifacts of the directory, every scope's. `living` names the (cluster,
-    scope) pairs whose publishers are alive; None is not known, so nobody counts as dead. `adopt` takes foreign
-    artifacts for our own.
+    scope) pairs whose publishers are alive; None is not known, so nobody counts as dead. `previous_pass` is when
+    the scope's last complete pass was, None if nobody knows of one. `reports` is what another source than Slurm
+    says of nodes, by name. `adopt` takes foreign artifacts for our own; `force` publishes whatever the number of
+    new exclusions.
     """
 
     snapshot: Snapshot
     published: Mapping[UnitId, Artifact | Content]
-    memory: Mapping[UnitId, Remembered]
+    memory: Memory
     scope: Scope
     policy: Policy
     publisher: Publisher
     now: int
     living: Collection[tuple[str, str]] | None = ()
+    previous_pass: int | None = None
     overrides: Mapping[UnitId, Override] = field(default_factory=dict)
+    reports: Mapping[str, Assessment] = field(default_factory=dict)
     adopt: bool = False
+    force: bool = False
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a pass decided. `memory` is the whole of what the scope is to remember next time.
+    """What a pass decided. `memory`, `seen` and `held_passes` are what the scope is to remember (see Memory).
 
     `excluded` counts the scope's units whose artifacts are non-empty once the decisions are carried out.
     `unknown_flags` maps flags that no rule knows to a node that shows each; `no_verdict` names nodes of units
     that are neither fit nor faulty, and `not_understood` units in a job state that we do not know. `overridden`
     are units that a person wants used; `void_overrides` those whose override no longer holds. `separated` are
-    exclusions of units that reach SeparateFault for the first time in their generation.
+    exclusions of units that reach SeparateFault for the first time in their generation. `waiting` names nodes,
+    and the rule for whose `min_duration` each waits; `clearing` units that are fit, though not yet for as long as
+    `clear_after` wants. `held` are new exclusions that are not published: more than the policy allows at once.
+    `nodes_of` counts the nodes of units.
     """
 
     decisions: list[Decision] = field(default_factory=list)
     memory: dict[UnitId, Remembered] = field(default_factory=dict)
+    seen: dict[tuple[str, str], int] = field(default_factory=dict)
+    held_passes: int = 0
     units: int = 0
     excluded: int = 0
     unavailable_nodes: int = 0
@@ -118,3 +145,16 @@ class Outcome:
     overridden: list[UnitId] = field(default_factory=list)
     void_overrides: list[UnitId] = field(default_factory=list)
     separated: list[Artifact] = field(default_factory=list)
+    waiting: dict[str, str] = field(default_factory=dict)
+    clearing: list[UnitId] = field(default_factory=list)
+    held: list[Decision] = field(default_factory=list)
+    nodes_of: dict[UnitId, int] = field(default_factory=dict)
+
+    def blast_radius(self) -> tuple[int, int]:
+        """Return how many units, and nodes of them, the new exclusions take, published or held."""
+        new = [*self.held, *(decision for decision in self.decisions if decision.action is Action.EXCLUDE)]
+        return len(new), sum(self.nodes_of.get(decision.unit, 0) for decision in new)
+
+    def remembered(self) -> Memory:
+        """Return what the scope is to remember."""
+        return Memory(self.memory, self.seen, self.held_passes)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from slurm.snapshot import Snapshot
 
 
-__all__ = ["Access", "Source", "SourceUnknown", "ask_slurm", "read_saved", "recording", "replay"]
+__all__ = ["Access", "Source", "SourceUnknown", "ask_slurm", "node_names", "read_saved", "recording", "replay"]
 
 
 class SourceUnknown(Exception):  # noqa: N818 - a state of the world, not a bug
@@ -78,3 +78,13 @@ def recording(snapshot: Snapshot, source: Source, *, now: datetime, scrubbed: bo
 
     told = scrub(snapshot) if scrubbed else snapshot
     return dump(told, source=source.name, recorded=now.isoformat(timespec="seconds"), scrubbed=scrubbed)
+
+
+def node_names(hostlist: str) -> tuple[str, ...]:
+    """Name the nodes of a hostlist that a person wrote. Raises ValueError."""
+    from slurm.hostlist import expand  # noqa: PLC0415 - no pass needs it
+
+    try:
+        return expand(hostlist)
+    except SlurmError as error:
+        raise ValueError(str(error)) from error

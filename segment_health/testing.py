@@ -53,10 +53,11 @@ class FakeCluster:
         """A source that observes this cluster as it is at each call."""
         return _FakeSource(self)
 
-    def set_node(self, name: str, state: str, reason: str | None = None) -> None:
-        """Put a node into a state as scontrol(1) prints it, `ALLOCATED+DRAIN`."""
+    def set_node(self, name: str, state: str, reason: str | None = None, *, since: int = 0) -> None:
+        """Put a node into a state as scontrol(1) prints it, `ALLOCATED+DRAIN`; the reason is of `since`."""
         base, flags = parse_state(state)
-        self._nodes[name] = Node(name, base, flags, reason, "root" if reason else None, 0 if reason else None)
+        stamp = (reason, "root", since) if reason else (None, None, None)
+        self._nodes[name] = Node(name, base, flags, *stamp)
 
     def forget_node(self, name: str) -> None:
         """Take a node out of the node table, though allocations may still name it."""

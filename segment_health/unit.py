@@ -18,6 +18,7 @@ class Unit:
     """An allocation unit as Slurm shows it now; a heterogeneous job's components are one unit.
 
     `understood` is False while any part is in a state that we do not know: then it is there, and not judged.
+    `partitions` are those of its parts, each with the part's nodes.
     """
 
     id: UnitId
@@ -25,6 +26,11 @@ class Unit:
     nodes: frozenset[str]
     user_id: str
     understood: bool
+    partitions: tuple[tuple[str, frozenset[str]], ...] = ()
+
+    def partitions_of(self, node: str) -> frozenset[str]:
+        """Name the partitions in which the unit holds a node."""
+        return frozenset(partition for partition, nodes in self.partitions if node in nodes)
 
 
 def unit_id_of(allocation: Allocation) -> UnitId:
@@ -52,4 +58,5 @@ def _unite(unit_id: UnitId, parts: list[Allocation]) -> Unit:
         frozenset(name for part in parts for name in part.nodes),
         leader.user_id,
         all(part.is_understood for part in parts),
+        tuple((part.partition, frozenset(part.nodes)) for part in parts),
     )

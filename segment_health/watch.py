@@ -27,8 +27,8 @@ class Bell(Protocol):
 
     ending: int | None
 
-    def wait(self, seconds: float) -> None:
-        """Return after `seconds`, or as soon as any request is there."""
+    def wait(self, seconds: float, until: Callable[[], bool]) -> None:
+        """Return after `seconds`, as soon as any request is there, or soon after `until` says so."""
 
     def take_reload(self) -> bool:
         """Tell whether the settings are to be reread, and forget it."""
@@ -56,6 +56,9 @@ class Publishing(Protocol):
 
         None, and nothing is cleared, when another process has confirmed them since.
         """
+
+    def is_outdated(self) -> bool:
+        """Whether the policy has changed, so that the next pass should not be waited for."""
 
     def reload(self) -> None:
         """Reread the settings; keeps the old ones, and says so, if the new ones are wrong."""
@@ -112,7 +115,8 @@ def run(  # noqa: PLR0913 - the parts of a loop, each of which tests replace
             failures.standby = False
             _attempt(publishing, listener, failures, monotonic)
         if bell.ending is None:
-            bell.wait(_delay(publishing, failures, monotonic(), random()))
+            # A new policy is to judge at once what is there.
+            bell.wait(_delay(publishing, failures, monotonic(), random()), publishing.is_outdated)
         if bell.ending is not None:
             return
 

@@ -12,7 +12,8 @@ import pytest
 from segment_health.consumer import SegmentHealthCheck
 from segment_health.level import FaultLevel
 from segment_health.policy.assess import Policy
-from segment_health.publish import Pass, Publication, run_once
+from segment_health.publication import Publication
+from segment_health.publish import Pass, run_once
 from segment_health.scope import EVERYTHING, Scope, of_jobs, of_partition, of_user
 from segment_health.sources import SourceUnknown
 from segment_health.testing import FakeClock, FakeCluster

@@ -23,11 +23,12 @@ def config(tmp_path: Path) -> Path:
 def test_defaults() -> None:
     """What holds when nobody says anything."""
     told = load({}, {}, None)
-    assert (told.dir, told.timeout, told.interval, told.publish_at, told.adopt) == (
+    assert (told.dir, told.timeout, told.interval, told.policy, told.publish_at, told.adopt) == (
         None,
         30.0,
         300.0,
-        "PreSeparateFault",
+        None,
+        None,
         False,
     )
 

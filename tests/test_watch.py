@@ -20,7 +20,7 @@ from segment_health.consumer import SegmentHealthCheck
 from segment_health.level import FaultLevel
 from segment_health.lift import override, prune
 from segment_health.policy.assess import Policy
-from segment_health.publish import Publication
+from segment_health.publication import Publication
 from segment_health.scope import EVERYTHING, of_jobs
 from segment_health.service import Plan, Service
 from segment_health.signals import Signals
@@ -41,14 +41,16 @@ class Bell:
     ending: int | None = None
     waits: list[float] = field(default_factory=list)
     reload: bool = False
+    outdated: list[bool] = field(default_factory=list)
 
-    def wait(self, seconds: float) -> None:
+    def wait(self, seconds: float, until: Callable[[], bool]) -> None:
         """Let the time pass, and the next thing happen; end when the story is over."""
         self.waits.append(seconds)
         self.clock.advance(seconds)
         step = self.story.pop(0) if self.story else None
         if step is not None:
             step()
+        self.outdated.append(until())
         if not self.story:
             self.ending = signal.SIGTERM
 
@@ -225,9 +227,9 @@ def test_a_stepped_clock_lifts_nothing(loop: Loop, step: float) -> None:
         loop.cluster.unknown = None
 
     class Both(Bell):
-        def wait(self, seconds: float) -> None:
+        def wait(self, seconds: float, until: Callable[[], bool]) -> None:
             monotonic.advance(seconds)
-            super().wait(seconds)
+            super().wait(seconds, until)
 
     seen: list[bool] = []
     story = [
@@ -514,7 +516,7 @@ WEEKS = """
 import gc, sys, tracemalloc
 from segment_health.cli.log import Log
 from segment_health.policy.assess import Policy
-from segment_health.publish import Publication
+from segment_health.publication import Publication
 from segment_health.scope import EVERYTHING
 from segment_health.service import Plan, Service
 from segment_health.testing import FakeClock, FakeCluster

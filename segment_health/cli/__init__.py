@@ -8,7 +8,9 @@ from segment_health import __version__
 
 from .check import check, path
 from .demo import demo
+from .explain import explain
 from .lift import clear, prune
+from .policy import policy
 from .publish import publish
 from .record import record
 from .template import template
@@ -25,6 +27,8 @@ main.add_command(check)
 main.add_command(path)
 main.add_command(clear)
 main.add_command(prune)
+main.add_command(explain)
+main.add_command(policy)
 main.add_command(record)
 main.add_command(template)
 main.add_command(demo)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import random
@@ -15,11 +16,11 @@ import click
 from segment_health import __version__
 from segment_health.record import printable
 
-from . import report, source
+from . import in_force, report, source
 from .failure import ATTENTION, DONE, UNKNOWN, USAGE, Failure, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from types import FrameType
 
     from segment_health.publish import Pass
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
 @click.option("--interval", metavar="SECONDS", help="From pass to pass, within 10 %.  [default: 300]")
 @click.option("--stale-after", metavar="SECONDS", help="Without a complete pass, or `never`.  [default: 1800]")
 @click.option("--standby", is_flag=True, default=None, help="Only publish while no other of this scope is alive.")
-@click.option("--publish-at", metavar="LEVEL", help="Lowest level that excludes.  [default: PreSeparateFault]")
+@in_force.options
+@click.option("--force", is_flag=True, help="With --once: publish whatever the number of new exclusions.")
 @click.option("--adopt", is_flag=True, default=None, help="Take over artifacts that somebody else wrote.")
 @click.option("--on-separate", metavar="COMMAND", help="Run for each unit that reaches SeparateFault.")
 @source.options
@@ -62,6 +64,7 @@ def publish(
     quiet: bool,
     config: str | None,
     dry_run: bool,
+    force: bool,
     format_: str | None,
     **flags: Any,
 ) -> None:
@@ -70,28 +73,30 @@ def publish(
     Inside a job the default scope is that job. Without --once it goes on until SIGTERM or SIGINT, which leave
     every exclusion in place; SIGUSR1 asks for a pass now, SIGHUP to reread the settings.
 
-    Exit status 0: done. 1: done, but something could not be written. 2: a usage or configuration error.
-    3: Slurm's state is unknown, and nothing was changed.
+    Exit status 0: done. 1: done, but something could not be written, or new exclusions were held. 2: a usage or
+    configuration error. 3: Slurm's state is unknown, and nothing was changed.
     """
     given = {key: value for key, value in flags.items() if value not in (None, ())}
     if once:
-        context.exit(_once(given, config, wait=wait, quiet=quiet, dry_run=dry_run, format_=format_ or "text"))
-    if wait or quiet or dry_run or format_:
-        raise Failure("publish: --wait, --quiet, --dry-run and --format are for a single pass: add --once", USAGE)
+        plan = functools.partial(_plan, given, config, dry_run=dry_run, force=force)
+        context.exit(_once(plan, wait=wait, quiet=quiet, format_=format_ or "text"))
+    if wait or quiet or dry_run or force or format_:
+        raise Failure(
+            "publish: --wait, --quiet, --dry-run, --force, --format are for a single pass: --once", USAGE
+        )
     context.exit(_loop(given, config))
 
 
-def _once(
-    given: Mapping[str, Any], config: str | None, *, wait: bool, quiet: bool, dry_run: bool, format_: str
-) -> int:
+def _once(planned: Callable[[], tuple[Plan, Settings]], *, wait: bool, quiet: bool, format_: str) -> int:
     from segment_health import lock  # noqa: PLC0415 - each command loads what it needs
     from segment_health.service import Service  # noqa: PLC0415
     from segment_health.sources import SourceUnknown  # noqa: PLC0415
 
     began = time.monotonic()
     with _ended_by_signals():  # also while the source is opened, which may ask Slurm
-        plan, told = _plan(given, config, dry_run=dry_run)
+        plan, told = planned()
     publication, service = plan.publication, Service(plan, time.time)
+    dry_run = publication.dry_run
     done: Pass | None = None
     if publication.replay and not dry_run and (company := service.company()):
         where = f"{publication.directory} is in use ({company})"
@@ -146,7 +151,7 @@ def _loop(given: Mapping[str, Any], config: str | None) -> int:
         log.say("INFO", "reload", f"settings read again; source {new.source.name}: {new.source.why}")
         return new
 
-    service = Service(plan, time.time, reread)
+    service = Service(plan, time.time, reread, lambda level, sentence: log.say(level, "policy", sentence))
     where = (publication.directory, plan.lock_name, str(publication.scope))
     with Signals() as signals:
         while signals.ending is None:
@@ -201,22 +206,24 @@ def _end(number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _plan(
-    given: Mapping[str, Any], config: str | None, *, loop: bool = False, dry_run: bool = False
+    given: Mapping[str, Any], config: str | None, *, loop: bool = False, dry_run: bool = False, force: bool = False
 ) -> tuple[Plan, Settings]:
     """Return what to do, and by which settings."""
     from segment_health import settings  # noqa: PLC0415
-    from segment_health.level import FaultLevel  # noqa: PLC0415
-    from segment_health.policy.assess import Policy  # noqa: PLC0415
-    from segment_health.publish import Publication  # noqa: PLC0415
+    from segment_health.policy.file import PolicyError  # noqa: PLC0415
+    from segment_health.publication import Publication  # noqa: PLC0415
+    from segment_health.reload import PolicyFile  # noqa: PLC0415
     from segment_health.service import Plan  # noqa: PLC0415
 
     try:
         told = settings.load(given, os.environ, config)
         scope = told.scope(os.environ.get("SLURM_ARRAY_JOB_ID") or os.environ.get("SLURM_JOB_ID"))
+        read = functools.partial(in_force.policy, told)
+        policy_file = PolicyFile(told.policy, read) if told.policy else None
         publication = Publication(
             directory=told.directory(),
             scope=scope,
-            policy=Policy(FaultLevel[told.publish_at]),
+            policy=policy_file.read() if policy_file else read(),
             version=__version__,
             interval=told.interval,
             own_job=None if told.replay or told.nodes_from else _own_job(scope, told.cluster, os.environ),
@@ -224,12 +231,20 @@ def _plan(
             replay=told.replay is not None,
             adopt=told.adopt,
             dry_run=dry_run,
+            force=force,
         )
         observed, lock_name = source.opened(told, os.environ, once=not loop)
-    except settings.SettingsError as error:
+    except (settings.SettingsError, PolicyError) as error:
         raise Failure(str(error), USAGE) from error
-    stale_after = None if told.stale_after == "never" else float(told.stale_after)
-    return Plan(publication, observed, stale_after, told.standby, told.on_separate, lock_name), told
+    return Plan(
+        publication,
+        observed,
+        stale_after=None if told.stale_after == "never" else float(told.stale_after),
+        standby=told.standby,
+        on_separate=told.on_separate,
+        lock_name=lock_name,
+        policy_file=policy_file,
+    ), told
 
 
 def _own_job(scope: Scope, asked: str | None, environ: Mapping[str, str]) -> str | None:

@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from segment_health.sources import Source
     from segment_health.store import Change
 
+SHOWN_UNITS = 5
+"""Units that a message names."""
+
 
 def document(
     done: Pass | None, error: str | None, *, source: Source, dry_run: bool, seconds: float
@@ -27,11 +30,18 @@ def document(
             "total": 0 if done is None else done.outcome.units,
             "excluded": 0 if done is None else done.outcome.excluded,
         },
+        "new_exclusions": _new_exclusions(done),
         "changes": [] if done is None else [change_document(change) for change in done.changes],
         "dry_run": dry_run,
         "duration_ms": round(seconds * 1000, 1),
         "error": error if done is None else "; ".join(done.failures) or None,
     }
+
+
+def _new_exclusions(done: Pass | None) -> dict[str, Any]:
+    """Return what the new exclusions of a pass take, published or held."""
+    units, nodes = (0, 0) if done is None else done.outcome.blast_radius()
+    return {"units": units, "nodes": nodes, "held": done is not None and bool(done.outcome.held)}
 
 
 def change_document(change: Change) -> dict[str, Any]:
@@ -59,16 +69,18 @@ def change_line(change: Change) -> str:
 def summary(done: Pass) -> str:
     """Return what a pass saw."""
     outcome = done.outcome
+    units, nodes = outcome.blast_radius()
+    taken = f"; new exclusions: {units} units with {nodes} nodes" if units else ""
     return (
         f"{len(done.snapshot.nodes)} nodes, {outcome.unavailable_nodes} unavailable; "
-        f"{outcome.units} units, {outcome.excluded} excluded"
+        f"{outcome.units} units, {outcome.excluded} excluded{taken}"
     )
 
 
 def complaints(done: Pass) -> list[str]:
     """Return what a person should read of a complete pass, a line each."""
     outcome = done.outcome
-    lines = list(done.remarks)
+    lines = [*done.remarks, *_held(done)]
     lines += [
         f"node flag {flag} (seen on {node}) is not known; ignored"
         for flag, node in sorted(outcome.unknown_flags.items())
@@ -82,6 +94,9 @@ def complaints(done: Pass) -> list[str]:
     if outcome.no_verdict:
         names = done.snapshot.fold(sorted(outcome.no_verdict))
         lines.append(f"no verdict on {names}, whose state is not known; their part of each decision stays")
+    for rule in sorted(set(outcome.waiting.values())):
+        names = done.snapshot.fold(sorted(name for name, told in outcome.waiting.items() if told == rule))
+        lines.append(f"rule {rule!r} waits for its min_duration on {names}; their part of each decision stays")
     lines += [
         f"{change.decision.unit} is excluded: if it hosts the rendezvous store, as task 0 does by default, "
         "the job ends at its next restart"
@@ -94,3 +109,20 @@ def complaints(done: Pass) -> list[str]:
         if change.error is not None
     ]
     return lines + done.failures
+
+
+def _held(done: Pass) -> list[str]:
+    """Say that new exclusions were too many at once."""
+    outcome = done.outcome
+    if not outcome.held:
+        return []
+    units, nodes = outcome.blast_radius()
+    shown = ", ".join(str(decision.unit) for decision in outcome.held[:SHOWN_UNITS])
+    more = f" and {units - SHOWN_UNITS} more" if units > SHOWN_UNITS else ""
+    radius = f"{units} new exclusions would take {nodes} nodes"
+    limit = (
+        f"more of {outcome.units} units at once than max_new_exclusions = {done.policy.max_new_exclusions} allows"
+    )
+    held = f"held pass {outcome.held_passes} of {done.policy.hold_passes}"
+    by_hand = "`publish --once --force` publishes them now"
+    return [f"held: {radius}, {limit}; not published: {shown}{more}; {held}; {by_hand}"]

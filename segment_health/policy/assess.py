@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from .rule import Rule
 
 
+MAX_STATES = 4096
+"""States that a memo keeps: many more than a cluster shows, few enough for one that shows nonsense."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What one word of a state is worth.
@@ -84,6 +88,13 @@ class Policy:
     max_new_exclusions: MaxNewExclusions | None = None
     hold_passes: int = 3
     digest: str = ""
+    _concerned: dict[tuple[str, frozenset[str], bool], tuple[Rule, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """Memo: the rules that have a say in a state. A cluster has a few dozen states."""
+
+    def __str__(self) -> str:
+        return f"{self.name} sha256:{self.digest}" if self.digest else self.name
 
     def assess(
         self,
@@ -100,7 +111,7 @@ class Policy:
         tells since when the node shows a word (see first_seen), and `now` the time: only rules with a
         `min_duration` ask.
         """
-        rules = _concerning(self.rules, node.base, node.flags, allocated=allocated) if self.rules else ()
+        rules = self._concerning(node, allocated=allocated) if self.rules else ()
         rules = tuple(rule for rule in rules if rule.fits(node, partitions))
         if not rules:
             return _by_default(node.base, node.flags, allocated=allocated)
@@ -132,6 +143,17 @@ class Policy:
                     found[key] = min(now, before[key]) if key in before else _begin(word, node, previous_pass, now)
         return found
 
+    def _concerning(self, node: Node, *, allocated: bool) -> tuple[Rule, ...]:
+        key = (node.base, node.flags, allocated)
+        found = self._concerned.get(key)
+        if found is None:
+            if len(self._concerned) > MAX_STATES:
+                self._concerned.clear()
+            words = read(node.base, node.flags, allocated=allocated).words
+            found = tuple(rule for rule in self.rules if any(_may_grade(rule, *word) for word in words))
+            self._concerned[key] = found
+        return found
+
     @property
     def waits(self) -> bool:
         """Whether any rule has a `min_duration`."""
@@ -144,10 +166,10 @@ def worse(first: Assessment | None, second: Assessment | None) -> Assessment | N
         return second or first
     levels = [told.level for told in (first, second) if told.level is not None]
     final = first.final and second.final
-    leading = second if second.level is not None and second.level > (first.level or 0) else first
-    faulty = any(level > FaultLevel.NotHandleFault for level in levels)
+    level = max(levels, default=FaultLevel.NotHandleFault)
+    leading = second if (second.level or 0) > (first.level or 0) or (not level and first.final) else first
     return Assessment(
-        max(levels) if levels and (final or faulty) else None,
+        level if level or final else None,
         leading.rule,
         first.unknown | second.unknown,
         final,
@@ -162,16 +184,10 @@ def _begin(word: str, node: Node, previous_pass: int | None, now: int) -> int:
     return min(now, since)
 
 
-@lru_cache(maxsize=4096)  # few distinct states, many nodes
+@lru_cache(maxsize=MAX_STATES)  # few distinct states, many nodes
 def _by_default(base: str, flags: frozenset[str], *, allocated: bool) -> Assessment:
     reading = read(base, flags, allocated=allocated)
     return _summed_up(tuple(Finding(word, level, level) for word, level in reading.words), reading.unknown)
-
-
-@lru_cache(maxsize=4096)
-def _concerning(rules: tuple[Rule, ...], base: str, flags: frozenset[str], *, allocated: bool) -> tuple[Rule, ...]:
-    reading = read(base, flags, allocated=allocated)
-    return tuple(rule for rule in rules if any(_may_grade(rule, word, default) for word, default in reading.words))
 
 
 def _may_grade(rule: Rule, word: str, default: FaultLevel | None) -> bool:

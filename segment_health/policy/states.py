@@ -70,6 +70,11 @@ STAMPED = frozenset({"DRAIN", "FAIL", "DOWN", "INVALID_REG"})
 """Words at whose beginning Slurm writes down a reason, and when."""
 
 
+def is_understood(base: str) -> bool:
+    """Tell whether a base state is one of which we know what it means."""
+    return base in _BASES
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """A state, word by word.

@@ -26,7 +26,7 @@ BREACHES = {
     "home-of-click": ("segment_health/watch.py", "import click"),
     "home-of-pydantic": ("segment_health/decide.py", "from pydantic import BaseModel"),
     "home-of-pyslurm": ("slurm/reader.py", "import pyslurm"),
-    "home-of-tomli": ("segment_health/scope.py", "import tomli"),
+    "home-of-tomli": ("segment_health/settings.py", "import tomli"),
     "home-of-filelock": ("segment_health/store.py", "from filelock import FileLock"),
     "home-of-re2": ("segment_health/decide.py", "import re2"),
     "home-of-clustershell": ("slurm/reader.py", "from ClusterShell.NodeSet import NodeSet"),

@@ -17,7 +17,7 @@ import pytest
 from segment_health.contract import Artifact, Generation, Publisher, UnitId, encode
 from segment_health.level import FaultLevel
 from segment_health.policy.assess import Policy
-from segment_health.publish import Publication
+from segment_health.publication import Publication
 from segment_health.scope import EVERYTHING, of_jobs
 from segment_health.service import Plan, Service
 from segment_health.sources import Access, ask_slurm

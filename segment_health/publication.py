@@ -1,0 +1,59 @@
+"""What stays the same from pass to pass. Values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from .policy.assess import Assessment, Policy
+    from .scope import Scope
+
+
+class Reports(Protocol):
+    """What another source than Slurm says of nodes."""
+
+    @property
+    def assessments(self) -> Mapping[str, Assessment]:
+        """What it says, by Slurm's name of the node; a node of which it says nothing is not in it."""
+
+    @property
+    def remarks(self) -> list[str]:
+        """What is worth a person's look."""
+
+
+class Reporting(Protocol):
+    """A source of node faults beside Slurm."""
+
+    def read(self, names: Collection[str], now: int) -> Reports:
+        """Return what it says of these nodes. Raises SourceUnknown when nobody can tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """Where to publish, for whom, by which policy.
+
+    `interval` is in seconds: how soon the next pass is promised, by which others judge whether we live; `loop`
+    says that this very process will make it. A `replay` is of some other time: it leaves no heartbeat, since that
+    would vouch for now.
+    `own_job` is the job in which this process runs, None outside one: if its scope covers that job, an answer
+    without it is not the truth.
+    `policy_error` says why the newest policy is not the one in force. `reports` are asked beside Slurm. `force`
+    publishes whatever the number of new exclusions.
+    """
+
+    directory: str
+    scope: Scope
+    policy: Policy
+    version: str
+    interval: float
+    own_job: str | None = None
+    loop: bool = False
+    replay: bool = False
+    adopt: bool = False
+    dry_run: bool = False
+    policy_error: str | None = None
+    reports: Reporting | None = None
+    force: bool = False
