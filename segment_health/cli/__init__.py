@@ -10,6 +10,7 @@ from .check import check, path
 from .demo import demo
 from .explain import explain
 from .lift import clear, prune
+from .noded import noded
 from .policy import policy
 from .publish import publish
 from .record import record
@@ -28,6 +29,7 @@ main.add_command(path)
 main.add_command(clear)
 main.add_command(prune)
 main.add_command(explain)
+main.add_command(noded)
 main.add_command(policy)
 main.add_command(record)
 main.add_command(template)

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 @click.option("--interval", metavar="SECONDS", help="From pass to pass, within 10 %.  [default: 300]")
 @click.option("--stale-after", metavar="SECONDS", help="Without a complete pass, or `never`.  [default: 1800]")
 @click.option("--standby", is_flag=True, default=None, help="Only publish while no other of this scope is alive.")
-@in_force.options
+@in_force.policy_options
+@in_force.report_options
 @click.option("--force", is_flag=True, help="With --once: publish whatever the number of new exclusions.")
 @click.option("--adopt", is_flag=True, default=None, help="Take over artifacts that somebody else wrote.")
 @click.option("--on-separate", metavar="COMMAND", help="Run for each unit that reaches SeparateFault.")
@@ -210,6 +211,7 @@ def _plan(
 ) -> tuple[Plan, Settings]:
     """Return what to do, and by which settings."""
     from segment_health import settings  # noqa: PLC0415
+    from segment_health.noded.config import ConfigurationError  # noqa: PLC0415
     from segment_health.policy.file import PolicyError  # noqa: PLC0415
     from segment_health.publication import Publication  # noqa: PLC0415
     from segment_health.reload import PolicyFile  # noqa: PLC0415
@@ -232,9 +234,10 @@ def _plan(
             adopt=told.adopt,
             dry_run=dry_run,
             force=force,
+            reports=in_force.reports(told),
         )
         observed, lock_name = source.opened(told, os.environ, once=not loop)
-    except (settings.SettingsError, PolicyError) as error:
+    except (settings.SettingsError, PolicyError, ConfigurationError) as error:
         raise Failure(str(error), USAGE) from error
     return Plan(
         publication,

@@ -16,6 +16,7 @@ PROJECT = Path(__file__).parents[2]
 BREACHES = {
     "segment-health-layers": ("segment_health/level.py", "import segment_health.policy"),
     "policy-layers": ("segment_health/policy/states.py", "import segment_health.policy.rule"),
+    "noded-layers": ("segment_health/noded/wire.py", "import segment_health.noded.report"),
     "slurm-layers": ("slurm/job.py", "import slurm.node"),
     "commands-layers": ("slurm/commands/run.py", "import slurm.commands.text"),
     "rest-layers": ("slurm/rest/token.py", "import slurm.rest.http"),
