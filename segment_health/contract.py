@@ -158,6 +158,7 @@ def decode(content: bytes, unit: UnitId) -> Artifact | None:
     """
     try:
         document = Fields(json.loads(content))
+        schema = document.number("schema")
         ids = UnitId(document.text("job_id"), document.text("task_id"))
         generation, publisher = document.fields("generation"), document.fields("publisher")
         artifact = Artifact(
@@ -179,7 +180,7 @@ def decode(content: bytes, unit: UnitId) -> Artifact | None:
         )
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return artifact if ids == unit and document.number("schema") >= SCHEMA else None
+    return artifact if ids == unit and schema >= SCHEMA else None
 
 
 def _node_fault(node: Fields) -> NodeFault:

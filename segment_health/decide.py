@@ -20,6 +20,10 @@ from .situation import Action, Decision, Outcome, Remembered
 from .unit import unit_id_of, units_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from slurm.job import Allocation
+
     from .contract import UnitId
     from .situation import Situation
     from .unit import Unit
@@ -221,20 +225,28 @@ def _decide_absent(unit_id: UnitId, situation: Situation, outcome: Outcome) -> N
 
 
 def _count_nodes(situation: Situation, outcome: Outcome) -> None:
-    partitions: dict[str, set[str]] = {}
-    for allocation in situation.snapshot.allocations:
-        for name in allocation.nodes:
-            partitions.setdefault(name, set()).add(allocation.partition)
-    for node in situation.snapshot.nodes.values():
-        assessment = situation.policy.assess(
-            node,
-            allocated=node.name in partitions,
-            partitions=partitions.get(node.name, frozenset()),
-            seen=outcome.seen,
-            now=situation.now,
-        )
-        told = worse(assessment, situation.reports.get(node.name))
+    policy, snapshot, reports = situation.policy, situation.snapshot, situation.reports
+    partitions = _partitions(snapshot.allocations)
+    for name, node in snapshot.nodes.items():
+        held_by = partitions.get(name)
+        if policy.rules:
+            asked_by = frozenset(held_by or ())
+            assessment = policy.assess(
+                node, allocated=held_by is not None, partitions=asked_by, seen=outcome.seen, now=situation.now
+            )
+        else:
+            assessment = policy.assess(node, allocated=held_by is not None)
+        told = worse(assessment, reports[name]) if name in reports else assessment
         if told is not None and told.level:
             outcome.unavailable_nodes += 1
         for flag in assessment.unknown:
-            outcome.unknown_flags.setdefault(flag, node.name)
+            outcome.unknown_flags.setdefault(flag, name)
+
+
+def _partitions(allocations: Iterable[Allocation]) -> dict[str, list[str]]:
+    """Map each node that is held to the partitions of those who hold it."""
+    partitions: dict[str, list[str]] = {}
+    for allocation in allocations:
+        for name in allocation.nodes:
+            partitions.setdefault(name, []).append(allocation.partition)
+    return partitions

@@ -101,10 +101,8 @@ def assess(name: str, unit: Unit, situation: Situation, seen: Mapping[tuple[str,
         told = policy.assess(node, partitions=unit.partitions_of(name), seen=seen, now=situation.now)
     else:
         told = policy.assess(node)
-    reported = situation.reports.get(name)
-    if reported is None:
-        return told
-    return worse(told or UNSEEN, reported)
+    reported = situation.reports.get(name) if situation.reports else None
+    return told if reported is None else worse(told or UNSEEN, reported)
 
 
 def _note(name: str, assessment: Assessment | None, outcome: Outcome) -> None:

@@ -1,4 +1,4 @@
-"""TOML, as people write it: settings and policies. Pure."""
+"""TOML, as people write it: settings and policies."""
 
 from __future__ import annotations
 

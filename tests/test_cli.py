@@ -130,8 +130,10 @@ def test_a_pass_as_json(site: Site) -> None:
             "source": "text",
             "source_reason": "pyslurm is not installed",
             "slurm_version": "22.05.8",
+            "policy": "default",
             "nodes": {"total": 4, "unavailable": 1},
             "units": {"total": 2, "excluded": 1},
+            "new_exclusions": {"units": 1, "nodes": 2, "held": False},
             "changes": [
                 {
                     "action": "exclude",

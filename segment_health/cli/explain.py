@@ -6,33 +6,38 @@ import json
 import os
 import re
 import time
-from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack, closing, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from segment_health import __version__
 from segment_health.record import printable, utc
 
-from . import in_force, source
+from . import in_force, source, standing
 from .failure import UNKNOWN, USAGE, Failure, say
 
 if TYPE_CHECKING:
-    from segment_health.contract import UnitId
-    from segment_health.explain import NodeStanding, UnitStanding
+    from collections.abc import Collection, Mapping
+
+    from segment_health.contract import Artifact, Content, UnitId
+    from segment_health.memory import Heartbeat
     from segment_health.observe import Observation
-    from segment_health.policy.assess import Finding
     from segment_health.publication import Publication
     from segment_health.situation import Outcome, Situation
     from segment_health.store import DecisionDirectory
 
 _UNIT = re.compile(r"([0-9]+)(?:[_.]([0-9]+))?", re.ASCII)
+_SCOPE = re.compile(r"[A-Za-z0-9_.@+:,-]{1,200}")
+"""A scope that may become part of a file name: artifacts and heartbeats may be anybody's."""
 
 
 @click.command()
 @click.argument("what", metavar="NODE|UNIT")
 @click.option("--dir", metavar="DIR", help="Decision directory: what is published there, and remembered.")
-@in_force.options
+@in_force.policy_options
+@in_force.report_options
 @source.options
 @click.option("--config", metavar="FILE", envvar="SEGMENT_HEALTH_CONFIG", help="Settings, TOML.")
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -46,6 +51,7 @@ def explain(*, what: str, config: str | None, format_: str, **flags: Any) -> Non
     state is unknown.
     """
     from segment_health import settings, sources  # noqa: PLC0415 - each command loads what it needs
+    from segment_health.noded.config import ConfigurationError  # noqa: PLC0415
     from segment_health.observe import observe  # noqa: PLC0415
     from segment_health.policy.file import PolicyError  # noqa: PLC0415
 
@@ -53,7 +59,7 @@ def explain(*, what: str, config: str | None, format_: str, **flags: Any) -> Non
         told = settings.load({k: v for k, v in flags.items() if v is not None}, os.environ, config)
         publication = _publication(told)
         observed, _ = source.opened(told, os.environ, once=True)
-    except (settings.SettingsError, PolicyError) as error:
+    except (settings.SettingsError, PolicyError, ConfigurationError) as error:
         raise Failure(str(error), USAGE) from error
     with closing(observed):
         try:
@@ -62,12 +68,15 @@ def explain(*, what: str, config: str | None, format_: str, **flags: Any) -> Non
             raise Failure(
                 f"Slurm's state is unknown, so nothing can be explained: {unknown}", UNKNOWN
             ) from unknown
-    document = _explained(what, publication, observation)
+    try:
+        document = _explained(what, publication, observation)
+    except OSError as error:
+        raise Failure(f"{publication.directory}: {error.strerror or error}", USAGE) from error
     if format_ == "json":
         say(json.dumps(document))
-        return
-    for line in _lines(document):
-        say(printable(line))
+    else:
+        for line in standing.lines(document, observation.now):
+            say(printable(line))
     for remark in observation.remarks:
         say(f"segment-health: {printable(remark)}", err=True)
 
@@ -76,212 +85,163 @@ def _publication(told: Any) -> Publication:
     from segment_health.publication import Publication  # noqa: PLC0415
     from segment_health.scope import EVERYTHING  # noqa: PLC0415
 
-    directory = told.directory() if told.dir else ""
-    return Publication(directory, EVERYTHING, in_force.policy(told), __version__, told.interval, dry_run=True)
+    return Publication(
+        told.directory() if told.dir else "",
+        EVERYTHING,
+        in_force.policy(told),
+        __version__,
+        told.interval,
+        dry_run=True,
+        reports=in_force.reports(told),
+    )
 
 
 def _explained(what: str, publication: Publication, observation: Observation) -> dict[str, Any]:
-    """Return the public JSON. Raises Failure when there is nothing of that name."""
-    from segment_health.decide import decide  # noqa: PLC0415
+    """Return the public JSON. Raises Failure when there is nothing of that name, OSError of the directory."""
     from segment_health.explain import explain_node, explain_unit  # noqa: PLC0415
     from segment_health.store import open_decisions  # noqa: PLC0415
 
     with ExitStack() as opened:
         directory = None
-        try:
-            if publication.directory:
-                directory = opened.enter_context(open_decisions(publication.directory))
-            units, is_node = _named(what, observation, directory)
-            documents = []
-            for unit in units:
-                situation = _situation(unit, publication, observation, directory)
-                outcome = decide(situation)
-                documents.append(_unit_document(explain_unit(unit, situation, outcome), situation, outcome))
-            if not is_node:
-                return {"units": documents, "node": None}
-            situation = _situation(units[0] if units else None, publication, observation, directory)
-            outcome = decide(situation)
-            node = explain_node(what, situation, outcome)
-            return {"units": documents, "node": _node_document(node, situation)}
-        except OSError as error:
-            raise Failure(f"{publication.directory}: {error.strerror or error}", USAGE) from error
+        if publication.directory:
+            directory = opened.enter_context(open_decisions(publication.directory))
+        views = _Views(publication, observation, directory)
+        units, is_node = _named(what, observation, views.published)
+        documents = []
+        for unit in units:
+            view = views.of(unit)
+            told = explain_unit(unit, view.situation, view.outcome)
+            documents.append(standing.unit_document(told, view.situation, view.beat))
+        node = None
+        if is_node:
+            view = views.of(units[0] if units else None)
+            node = standing.node_document(explain_node(what, view.situation, view.outcome), view.situation.now)
+        return {"time": utc(observation.now), "node": node, "units": documents, "remarks": observation.remarks}
 
 
-def _named(what: str, observation: Observation, directory: DecisionDirectory | None) -> tuple[list[UnitId], bool]:
-    """Return the units that are meant, or those that hold the node that is meant, and whether it is a node."""
-    from segment_health.unit import units_of  # noqa: PLC0415
+def _named(
+    what: str, observation: Observation, published: Mapping[UnitId, Artifact | Content]
+) -> tuple[list[UnitId], bool]:
+    """Return the units that are meant, or those that are concerned by the node that is meant; and which it is."""
+    from segment_health.contract import Artifact  # noqa: PLC0415
+    from segment_health.unit import unit_id_of, units_of  # noqa: PLC0415
 
-    units = units_of(observation.snapshot.allocations)
-    if what in observation.snapshot.nodes:
-        return sorted(unit.id for unit in units.values() if what in unit.nodes), True
+    snapshot = observation.snapshot
+    units = units_of(snapshot.allocations)
+    holders = {unit.id for unit in units.values() if what in unit.nodes}
+    if holders or what in snapshot.nodes:
+        holders |= {
+            unit
+            for unit, prior in published.items()
+            if isinstance(prior, Artifact) and what in snapshot.recall(prior.unavailable)
+        }
+        return sorted(holders, key=_by_number), True
     match = _UNIT.fullmatch(what)
     if match is not None:
-        published = set() if directory is None else directory.read().keys()
-        named = [u for u in units.keys() | published if u.job_id == match[1] and match[2] in (None, u.task_id)]
+        named = {u for u in units.keys() | published if u.job_id == match[1] and match[2] in (None, u.task_id)}
+        if not named and match[2] is None:  # the id that one task of an array, or a component, has of its own
+            named = {unit_id_of(one) for one in snapshot.allocations if one.job_id == match[1]}
         if named:
-            return sorted(named, key=lambda unit: int(unit.task_id)), False
+            return sorted(named, key=_by_number), False
     raise Failure(f"{what!a}: Slurm lists no node of that name and no running unit: give n2, 123_7 or 123", USAGE)
 
 
-def _situation(
-    unit: UnitId | None, publication: Publication, observation: Observation, directory: DecisionDirectory | None
-) -> Situation:
-    """Return what the scope knows that wrote the unit's artifact, or else one that watches the unit."""
-    from dataclasses import replace  # noqa: PLC0415
-
-    from segment_health import scope  # noqa: PLC0415
-    from segment_health.contract import Publisher  # noqa: PLC0415
-    from segment_health.observe import situate  # noqa: PLC0415
-    from segment_health.situation import Memory, Situation  # noqa: PLC0415
-
-    snapshot = observation.snapshot
-    if directory is None:
-        us = Publisher("", 0, __version__, snapshot.cluster, str(publication.scope))
-        return Situation(
-            snapshot, {}, Memory(), publication.scope, publication.policy, us, observation.now,
-            reports=observation.reports,
-        )  # fmt: skip
-    chosen = replace(publication, scope=scope.named(_scope_of(unit, observation, directory)))
-    ledger = directory.ledger(snapshot.cluster, str(chosen.scope))
-    situation, remarks, failures = situate(observation, chosen, directory, ledger)
-    observation.remarks.extend(line for line in (*remarks, *failures) if line not in observation.remarks)
-    return situation
+def _by_number(unit: UnitId) -> tuple[int, int]:
+    return int(unit.job_id), int(unit.task_id)
 
 
-def _scope_of(unit: UnitId | None, observation: Observation, directory: DecisionDirectory) -> str:
-    from segment_health.contract import Artifact  # noqa: PLC0415
+class _View(NamedTuple):
+    """What one scope knows, what a pass of it would decide now, and its heartbeat."""
 
-    cluster = observation.snapshot.cluster
-    published = None if unit is None else directory.read().get(unit)
-    if isinstance(published, Artifact) and published.publisher.cluster == cluster:
-        return published.publisher.scope
-    beats = [beat for beat in directory.ledger("", "").heartbeats() if beat.publisher.cluster == cluster]
-    for beat in sorted(beats, key=lambda beat: beat.last_complete_pass, reverse=True):
-        if unit is None or unit in directory.ledger(cluster, beat.publisher.scope).recall()[0].units:
-            return beat.publisher.scope
-    return "all"
+    situation: Situation
+    outcome: Outcome
+    beat: Heartbeat | None
 
 
-# ── JSON ───────────────────────────────────────────────────────────────────────────────────────────────────────
+class _Views:
+    """The views of the scopes that publish in a directory: each is made once, however many units are looked at."""
 
+    def __init__(
+        self, publication: Publication, observation: Observation, directory: DecisionDirectory | None
+    ) -> None:
+        self._publication = publication
+        self._observation = observation
+        self._directory = directory
+        self._made: dict[str, _View] = {}
+        self._watched: list[tuple[Heartbeat, Collection[UnitId]]] | None = None
+        self.published = {} if directory is None else directory.read()
+        """Every artifact that excludes."""
 
-def _unit_document(told: UnitStanding, situation: Situation, outcome: Outcome) -> dict[str, Any]:
-    from segment_health.contract import Artifact  # noqa: PLC0415
+    def of(self, unit: UnitId | None) -> _View:
+        """Return the view of whoever is to decide on a unit (None: on any)."""
+        name, beat = self._scope_of(unit)
+        if name not in self._made:
+            self._made[name] = self._make(name, beat)
+        return self._made[name]
 
-    published, unit = told.published, told.unit
-    ours = published if isinstance(published, Artifact) else None
-    return {
-        "unit": str(told.id),
-        "excluded": published is not None,
-        "level": None if ours is None else ours.level.name,
-        "foreign": published is not None and ours is None,
-        "running": unit is not None,
-        "generation": None if unit is None else unit.generation._asdict(),
-        "nodelist": None if unit is None else situation.snapshot.fold(sorted(unit.nodes)),
-        "since": None if ours is None else utc(ours.first_published),
-        "published_generation": None if ours is None else ours.generation._asdict(),
-        "publisher": None if ours is None else ours.publisher._asdict(),
-        "override": told.id in outcome.overridden,
-        "next_pass": told.next_pass,
-        "nodes": [_node_document(node, situation) for node in told.nodes],
-        "lifted_by": list(told.lifted_by),
-    }
+    def _make(self, name: str, beat: Heartbeat | None) -> _View:
+        from segment_health import scope  # noqa: PLC0415
+        from segment_health.contract import Publisher  # noqa: PLC0415
+        from segment_health.decide import decide  # noqa: PLC0415
+        from segment_health.observe import situate  # noqa: PLC0415
+        from segment_health.situation import Memory, Situation  # noqa: PLC0415
 
+        observation, snapshot = self._observation, self._observation.snapshot
+        publication = replace(self._publication, scope=scope.named(name))
+        if self._directory is None:
+            us = Publisher("", 0, __version__, snapshot.cluster, name)
+            situation = Situation(
+                snapshot, {}, Memory(), publication.scope, publication.policy, us, observation.now,
+                reports=observation.reports,
+            )  # fmt: skip
+        else:
+            ledger = self._directory.ledger(snapshot.cluster, str(publication.scope))
+            situation, remarks, failures = situate(observation, publication, self._directory, ledger)
+            observation.remarks.extend([*remarks, *failures, *self._of_policy(beat)])
+        return _View(situation, decide(situation), beat)
 
-def _node_document(told: NodeStanding, situation: Situation) -> dict[str, Any]:
-    from segment_health.level import NodeStatus  # noqa: PLC0415
+    def _of_policy(self, beat: Heartbeat | None) -> list[str]:
+        """Say that the publisher judges by another policy than this explanation."""
+        if beat is None:
+            return []
+        remarks = []
+        ours, scope = str(self._publication.policy), beat.publisher.scope
+        if beat.policy.rpartition(" sha256:")[2] != ours.rpartition(" sha256:")[2]:
+            remarks.append(f"the publisher of {scope} judges by policy {beat.policy}, this explanation by {ours}")
+        if beat.policy_error is not None:
+            remarks.append(f"the publisher of {scope} cannot use its newest policy: {beat.policy_error}")
+        return remarks
 
-    node, assessment = told.node, told.assessment
-    level = None if assessment is None else assessment.level
-    return {
-        "name": told.name,
-        "state": None if node is None else list(node.state),
-        "reason": None if node is None else node.reason,
-        "reason_user": None if node is None else node.reason_user,
-        "reason_since": None if node is None or node.reason_since is None else utc(node.reason_since),
-        "level": None if level is None else level.name,
-        "status": None if level is None else NodeStatus(level).name,
-        "rule": None if assessment is None else assessment.rule,
-        "fit": told.is_fit,
-        "lost": told.is_lost,
-        "units": [str(unit) for unit in told.units],
-        "words": [] if assessment is None else [_word_document(f, situation.now) for f in assessment.findings],
-    }
+    def _scope_of(self, unit: UnitId | None) -> tuple[str, Heartbeat | None]:
+        """Return whose word counts: a living writer's, a living watcher's, then that of the dead."""
+        from segment_health.contract import Artifact  # noqa: PLC0415
 
+        cluster, now = self._observation.snapshot.cluster, self._observation.now
+        beats = {beat.publisher.scope: beat for beat, _ in self._watching()}
+        prior = None if unit is None else self.published.get(unit)
+        writer = None
+        if isinstance(prior, Artifact) and prior.publisher.cluster == cluster:
+            writer = prior.publisher.scope if _SCOPE.fullmatch(prior.publisher.scope) else None
+        if writer in beats and beats[writer].is_alive(now):
+            return writer, beats[writer]
+        watchers = [beat for beat, units in self._watching() if unit is None or unit in units]
+        for beat in watchers:
+            if beat.is_alive(now) or writer is None:
+                return beat.publisher.scope, beat
+        return (writer or "all"), beats.get(writer or "all")
 
-def _word_document(finding: Finding, now: int) -> dict[str, Any]:
-    waiting = finding.waiting
-    return {
-        "word": finding.word,
-        "level": None if finding.level is None else finding.level.name,
-        "default": None if finding.default is None else finding.default.name,
-        "rule": None if finding.rule is None else finding.rule.name,
-        "place": None if finding.rule is None else finding.rule.place,
-        "waiting": None if waiting is None else waiting.name,
-        "waiting_place": None if waiting is None else waiting.place,
-        "min_duration": None if waiting is None else waiting.min_duration,
-        "lasted": None if waiting is None or finding.began is None else max(0, now - finding.began),
-    }
-
-
-# ── text ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _lines(document: dict[str, Any]) -> list[str]:
-    lines = [] if document["node"] is None else _node_lines(document["node"], "")
-    for unit in document["units"]:
-        lines += _unit_lines(unit)
-    if document["node"] is not None and not document["units"]:
-        lines.append("no running unit holds it, so nothing is excluded for it")
-    return lines
-
-
-def _unit_lines(unit: dict[str, Any]) -> list[str]:
-    at = f" at {unit['level']}" if unit["level"] else ""
-    lines = [f"unit {unit['unit']}: {'excluded' + at if unit['excluded'] else 'not excluded'}"]
-    if unit["running"]:
-        started = utc(unit["generation"]["start_time"])
-        lines.append(f"  nodes       {unit['nodelist']}")
-        lines.append(f"  generation  restart {unit['generation']['restart_count']}, started {started}")
-    else:
-        lines.append("  not running, as far as Slurm says")
-    if unit["publisher"] is not None:
-        by = unit["publisher"]
-        lines.append(
-            f"  excluded    since {unit['since']}, by {by['scope']} on {by['host']} (process {by['pid']})"
-        )
-        if unit["running"] and unit["published_generation"] != unit["generation"]:
-            lines.append("  excluded    as it was in an earlier generation")
-    if unit["foreign"]:
-        lines.append("  excluded    by somebody else's artifact")
-    if unit["override"]:
-        lines.append("  override    a person's word: it is used although nodes of it are bad")
-    lines.append(f"  next pass   {unit['next_pass']}")
-    for node in unit["nodes"]:
-        lines += _node_lines(node, "  ")
-    lines += [f"  lifted by   {sentence}" for sentence in unit["lifted_by"]]
-    return lines
-
-
-def _node_lines(node: dict[str, Any], indent: str) -> list[str]:
-    status = "no verdict" if node["level"] is None else f"{node['level']} ({node['status']})"
-    lines = [f"{indent}node {node['name']}: {'lost by the unit, SeparateFault' if node['lost'] else status}"]
-    if node["state"] is None:
-        return [*lines, f"{indent}  not listed by Slurm"]
-    lines.append(f"{indent}  state     {'+'.join(node['state'])}")
-    if node["reason"]:
-        lines.append(f"{indent}  reason    {node['reason']} [{node['reason_user']}, since {node['reason_since']}]")
-    lines += [f"{indent}  {_word_line(word)}" for word in node["words"]]
-    if not any(word["level"] == node["level"] for word in node["words"]) and node["rule"]:
-        lines.append(f"{indent}  {node['rule']} decides")
-    return lines
-
-
-def _word_line(word: dict[str, Any]) -> str:
-    level = word["level"] or "no verdict"
-    by = "by default" if word["rule"] is None else f"by rule {word['rule']!r} ({word['place']})"
-    if word["waiting"] is None:
-        return f"{word['word'] or 'empty':15} {level}, {by}"
-    lasted = f"{word['lasted']} s so far" if word["lasted"] is not None else "first seen now"
-    waits = f"rule {word['waiting']!r} ({word['waiting_place']}) waits {word['min_duration']} s, {lasted}"
-    return f"{word['word']:15} {level}{', ' + by if word['level'] else ''}: {waits}"
+    def _watching(self) -> list[tuple[Heartbeat, Collection[UnitId]]]:
+        """Return the publishers of this cluster, the last to make a pass first, and the units of each."""
+        if self._watched is None:
+            self._watched = []
+            cluster = self._observation.snapshot.cluster
+            for beat in self._directory.ledger("", "").heartbeats() if self._directory is not None else []:
+                who = beat.publisher
+                if self._directory is None or who.cluster != cluster or not _SCOPE.fullmatch(who.scope):
+                    continue
+                units: Collection[UnitId] = ()
+                with suppress(OSError):
+                    units = self._directory.ledger(cluster, who.scope).recall()[0].units.keys()
+                self._watched.append((beat, units))
+            self._watched.sort(key=lambda one: one[0].last_complete_pass, reverse=True)
+        return self._watched

@@ -34,7 +34,7 @@ def check(*, file: str) -> None:
 
 
 @policy.command()
-@in_force.options
+@in_force.policy_options
 @click.option("--config", metavar="FILE", envvar="SEGMENT_HEALTH_CONFIG", help="Settings, TOML.")
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def show(*, config: str | None, format_: str, **flags: Any) -> None:

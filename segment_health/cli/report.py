@@ -22,6 +22,7 @@ def document(
         "source": source.name,
         "source_reason": source.why,
         "slurm_version": None if done is None else done.snapshot.slurm_version,
+        "policy": None if done is None else str(done.policy),
         "nodes": {
             "total": 0 if done is None else len(done.snapshot.nodes),
             "unavailable": 0 if done is None else done.outcome.unavailable_nodes,
