@@ -53,13 +53,11 @@ def decide(situation: Situation) -> Outcome:
 
 
 def _first_seen(situation: Situation) -> dict[tuple[str, str], int]:
-    """Return since when nodes show what a rule with a `min_duration` may ask about."""
+    """Return since when nodes show what they show."""
     policy, snapshot, before = situation.policy, situation.snapshot, situation.memory.seen
-    if not policy.waits:
-        return {}
     seen: dict[tuple[str, str], int] = {}
     for node in snapshot.nodes.values():
-        seen |= policy.first_seen(node, before, previous_pass=situation.previous_pass, now=situation.now)
+        seen.update(policy.first_seen(node, before, previous_pass=situation.previous_pass, now=situation.now))
     held = {name for allocation in snapshot.allocations for name in allocation.nodes} if before else set()
     for (name, word), since in before.items():  # a slurmctld that has just started has not forgotten for good
         row = snapshot.nodes.get(name)

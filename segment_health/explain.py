@@ -6,8 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .contract import Artifact, Content
+from .decide import MISSES_TO_RETIRE
 from .judge import assess, is_ours, nodes_at_start
 from .level import FaultLevel
+from .policy.assess import worse
+from .record import utc
+from .situation import Action
 from .unit import units_of
 
 if TYPE_CHECKING:
@@ -15,8 +19,11 @@ if TYPE_CHECKING:
 
     from .contract import UnitId
     from .policy.assess import Assessment, Finding
-    from .situation import Outcome, Situation
+    from .situation import Outcome, Override, Remembered, Situation
     from .unit import Unit
+
+HELD = "held"
+"""What a pass would do with an exclusion that comes with too many others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,8 @@ class UnitStanding:
 
     `next_pass` is what a pass of the artifact's scope would do now: an action, "held" or "nothing". `nodes` are
     those that are not fit; `lifted_by` what would lift the exclusion that is there or is coming, a sentence each.
+    `override` is a person's word that holds. `is_clearing` says that it is fit, though not yet for as long as
+    `clear_after` wants; `remembered` is what earlier passes saw of it.
     """
 
     id: UnitId
@@ -53,6 +62,14 @@ class UnitStanding:
     next_pass: str
     nodes: tuple[NodeStanding, ...]
     lifted_by: tuple[str, ...]
+    override: Override | None = None
+    is_clearing: bool = False
+    remembered: Remembered | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether its exclusion is held back, with others that are too many at once."""
+        return self.next_pass == HELD
 
 
 def explain_node(name: str, situation: Situation, outcome: Outcome) -> NodeStanding:
@@ -61,9 +78,16 @@ def explain_node(name: str, situation: Situation, outcome: Outcome) -> NodeStand
     told = [assess(name, unit, situation, outcome.seen) for unit in units]
     node = situation.snapshot.nodes.get(name)
     if not told and node is not None:
-        told = [situation.policy.assess(node, allocated=False, seen=outcome.seen, now=situation.now)]
-    worst = max(told, key=lambda one: -1 if one is None or one.level is None else one.level, default=None)
-    return NodeStanding(name, node, worst, tuple(sorted(unit.id for unit in units)))
+        alone = situation.policy.assess(node, allocated=False, seen=outcome.seen, now=situation.now)
+        told = [worse(alone, situation.reports.get(name))]
+    return NodeStanding(
+        name, node, max(told, key=_badness, default=None), tuple(sorted(unit.id for unit in units))
+    )
+
+
+def _badness(told: Assessment | None) -> tuple[int, bool]:
+    """Order what two units say of a node: the worse first, and what is not known before what is."""
+    return (0, True) if told is None else (told.level or 0, not told.final)
 
 
 def explain_unit(unit_id: UnitId, situation: Situation, outcome: Outcome) -> UnitStanding:
@@ -82,33 +106,65 @@ def explain_unit(unit_id: UnitId, situation: Situation, outcome: Outcome) -> Uni
             if not standing.is_fit:
                 nodes.append(standing)
     next_pass = _next_pass(unit_id, outcome)
+    told_so_far = situation.memory.units.get(unit_id)
     lifted_by: list[str] = []
-    if published is not None or next_pass in {"exclude", "held"}:
-        lifted_by = _lifted_by(unit_id, published, nodes, situation)
-    return UnitStanding(unit_id, unit, published, next_pass, tuple(nodes), tuple(lifted_by))
+    if isinstance(published, Content):
+        lifted_by = ["whoever wrote the artifact: remove it, or let a publisher with --adopt take it over"]
+    elif published is not None or next_pass in {Action.EXCLUDE.value, HELD}:
+        lifted_by = _gone(told_so_far) if unit is None else _cures(unit, published, nodes, situation)
+        lifted_by.append(f"or `segment-health clear {unit_id} --reason TEXT`")
+    return UnitStanding(
+        unit_id,
+        unit,
+        published,
+        next_pass,
+        tuple(nodes),
+        tuple(lifted_by),
+        situation.overrides[unit_id] if unit_id in outcome.overridden else None,
+        unit_id in outcome.clearing,
+        told_so_far,
+    )
 
 
 def _next_pass(unit: UnitId, outcome: Outcome) -> str:
     if any(decision.unit == unit for decision in outcome.held):
-        return "held"
+        return HELD
     return next((decision.action.value for decision in outcome.decisions if decision.unit == unit), "nothing")
 
 
-def _lifted_by(
-    unit: UnitId, published: Artifact | Content | None, nodes: list[NodeStanding], situation: Situation
+def _gone(remembered: Remembered | None) -> list[str]:
+    misses = 0 if remembered is None else remembered.misses
+    return [f"{MISSES_TO_RETIRE} complete passes in a row that do not find it ({misses} so far)"]
+
+
+def _cures(
+    unit: Unit, published: Artifact | Content | None, nodes: list[NodeStanding], situation: Situation
 ) -> list[str]:
-    if isinstance(published, Content):
-        return ["whoever wrote the artifact: remove it, or let a publisher with --adopt take it over"]
+    if isinstance(published, Artifact) and published.generation != unit.generation and not nodes:
+        return ["the next pass: the generation that it is about is over"]
     sentences = []
     if isinstance(published, Artifact) and not is_ours(published, situation):
         writer = published.publisher
-        sentences.append(f"the publisher of {writer.scope} on {writer.host}, which wrote it, or its end")
+        of_cluster = "" if writer.cluster == situation.publisher.cluster else f" of cluster {writer.cluster}"
+        sentences.append(
+            f"the publisher of {writer.scope}{of_cluster} on {writer.host}, which wrote it, or its end"
+        )
     sentences += [sentence for node in nodes for sentence in _cured_by(node, situation)]
-    if situation.policy.clear_after.passes > 1 or situation.policy.clear_after.seconds:
-        known = situation.memory.units.get(unit)
-        so_far = f"; {known.fit_passes} passes so far" if known is not None and known.fit_passes else ""
-        sentences.append(f"then health for {situation.policy.clear_after} (clear_after){so_far}")
-    return [*sentences, "or a requeue, the job's end", f"or `segment-health clear {unit} --reason TEXT`"]
+    wanted = situation.policy.clear_after
+    if wanted.passes > 1 or wanted.seconds:
+        known = situation.memory.units.get(unit.id)
+        health = f"health for {wanted} (clear_after){_so_far(known)}"
+        sentences.append(f"then {health}" if sentences else health)
+    elif not sentences:
+        sentences.append("the next pass: every node of it is fit")
+    return [*sentences, "or a requeue, or the job's end"]
+
+
+def _so_far(known: Remembered | None) -> str:
+    if known is None or not known.fit_passes:
+        return ""
+    passes = "1 pass" if known.fit_passes == 1 else f"{known.fit_passes} passes"
+    return f"; {passes} so far, since {utc(known.fit_since)}"
 
 
 def _cured_by(node: NodeStanding, situation: Situation) -> list[str]:
@@ -119,15 +175,28 @@ def _cured_by(node: NodeStanding, situation: Situation) -> list[str]:
     told = node.assessment
     if told is None:
         return [f"{node.name} in a state that is understood, and fit"]
-    sentences = [_of_finding(node.name, finding, situation) for finding in told.findings]
-    if not any(sentences):  # what another source says has no findings
-        return [f"{node.name} without {told.rule}"]
-    return [sentence for sentence in sentences if sentence]
+    sentences = [sentence for finding in told.findings if (sentence := _of_finding(node.name, finding, situation))]
+    counts = not told.final or told.level is None or told.level >= situation.policy.publish_at
+    if counts and not sentences:  # what another source says has no findings
+        sentences.append(f"{node.name} without {told.rule}")
+    return sentences
 
 
 def _of_finding(name: str, finding: Finding, situation: Situation) -> str:
-    if finding.waiting is not None and finding.level is None:
-        return f"{name} without {finding.word}, for which rule {finding.waiting.name!r} waits"
+    """Say what would cure one word of a state; nothing where it needs no cure."""
+    word = finding.word or "its empty state"
     if finding.level is None:
-        return f"{name} with a verdict on {finding.word or 'its empty state'}"
-    return f"{name} without {finding.word}" if finding.level >= situation.policy.publish_at else ""
+        waits = finding.waiting
+        return (
+            f"{name} with a verdict on {word}" if waits is None else f"{name} without {word} ({_waits(finding)})"
+        )
+    if finding.level < situation.policy.publish_at:
+        # Below the bar it is no fault to anybody; while a rule waits it is no health either.
+        return "" if finding.waiting is None else f"{name} without {word} ({_waits(finding)})"
+    if finding.rule is not None and finding.rule.reason is not None:
+        return f"{name} without {word}, or without the reason that rule {finding.rule.name!r} looks for"
+    return f"{name} without {word}"
+
+
+def _waits(finding: Finding) -> str:
+    return "" if finding.waiting is None else f"rule {finding.waiting.name!r} waits"

@@ -94,8 +94,9 @@ class Settings(BaseModel):
     interval: Annotated[float, Field(ge=5, le=86400)] = 300.0
     """Seconds to the next pass. By it others judge whether this publisher lives (twice as long without a pass);
     300 is what slurmctld's administrators put up with from every job."""
-    policy: str | None = None
-    """Policy file (TOML): a site's rules above the contract's table of levels. Read again when it changes."""
+    policy: Annotated[str, Field(min_length=1)] | None = None
+    """Policy file (TOML), absolute or as seen from where the publisher starts: a site's rules above the contract's
+    table of levels. Read again when it changes."""
     publish_at: Literal["PreSeparateFault", "SeparateFault"] | None = None
     """The lowest level that excludes a unit. This and the next three count before what the policy file says."""
     clear_after: Annotated[str, AfterValidator(_clear_after)] | None = None

@@ -67,8 +67,8 @@ class Remembered:
 class Memory:
     """What a scope knows from earlier passes.
 
-    `seen` says since when a node, by name, shows a word of its state, in seconds since the epoch; only words that
-    a rule with a `min_duration` may ask about are in it. `held` counts the passes in a row that were held because
+    `seen` says since when a node, by name, shows a word of its state, in seconds since the epoch (see
+    Policy.first_seen). `held` counts the passes in a row that were held because
     of their many new exclusions.
     """
 

@@ -25,7 +25,8 @@ def read(content: bytes) -> dict[str, Any]:
     try:
         return tomllib.loads(content.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        place = re.search(r" \(at line ([0-9]+), column [0-9]+\)$", str(error))
+        place = re.search(r" \(at (?:line ([0-9]+), column [0-9]+|end of document)\)$", str(error))
         if place is None:
             raise NotToml(f"not TOML: {error}", None) from error
-        raise NotToml(f"not TOML: {str(error)[: place.start()]}", int(place[1])) from error
+        line = int(place[1]) if place[1] else content.rstrip().count(b"\n") + 1
+        raise NotToml(f"not TOML: {str(error)[: place.start()]}", line) from error

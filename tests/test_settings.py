@@ -33,6 +33,36 @@ def test_defaults() -> None:
     )
 
 
+def test_what_nobody_says_is_left_to_the_policy_file() -> None:
+    """A default here would count before what the file says."""
+    told = load({}, {}, None)
+    assert (told.policy, told.publish_at, told.clear_after, told.max_new_exclusions, told.hold_passes) == (
+        None,
+    ) * 5
+
+
+OF_THE_POLICY: list[Any] = [
+    pytest.param({"policy": "p.toml"}, "", "policy", "p.toml", id="relative-path"),
+    pytest.param({"publish_at": "SeparateFault"}, "", "publish_at", "SeparateFault", id="publish-at"),
+    pytest.param({"clear_after": "3 passes"}, "clear_after = '10m'", "clear_after", "3 passes", id="flag-first"),
+    pytest.param({}, "clear_after = '10m'", "clear_after", "10m", id="clear-after"),
+    pytest.param({"max_new_exclusions": "10%"}, "", "max_new_exclusions", "10%", id="percent"),
+    pytest.param({}, "max_new_exclusions = 4", "max_new_exclusions", "4", id="number-of-a-file"),
+    pytest.param({}, "max_new_exclusions = 'off'", "max_new_exclusions", "off", id="off"),
+    pytest.param({"hold_passes": "5"}, "", "hold_passes", 5, id="hold-passes"),
+]
+
+
+@pytest.mark.parametrize(("flags", "content", "key", "expected"), OF_THE_POLICY)
+def test_what_counts_instead_of_the_policy_file(
+    tmp_path: Path, flags: dict[str, object], content: str, key: str, expected: object
+) -> None:
+    """Each is checked, and kept as it was told."""
+    path = tmp_path / "c.toml"
+    path.write_text(content)
+    assert getattr(load(flags, {}, str(path)), key) == expected
+
+
 PRECEDENCE: list[Any] = [
     pytest.param({"timeout": "7"}, {"SEGMENT_HEALTH_TIMEOUT": "9"}, 7.0, id="flag-first"),
     pytest.param({}, {"SEGMENT_HEALTH_TIMEOUT": "9"}, 9.0, id="then-environment"),
@@ -97,11 +127,22 @@ REFUSED: list[Any] = [
     pytest.param({"timeout": "nan"}, {}, "", "--timeout", id="nan"),
     pytest.param({"interval": "1"}, {}, "", "--interval: .*5", id="too-often"),
     pytest.param({}, {"SEGMENT_HEALTH_PUBLISH_AT": "Bad"}, "", "SEGMENT_HEALTH_PUBLISH_AT", id="level"),
+    pytest.param({"policy": ""}, {}, "", "--policy: .*at least 1", id="empty-policy"),
+    pytest.param({"publish_at": "NotHandleFault"}, {}, "", "--publish-at: ", id="publish-at-nothing"),
+    pytest.param({"clear_after": "0 passes"}, {}, "", "--clear-after: no pass at all", id="no-pass"),
+    pytest.param(
+        {}, {"SEGMENT_HEALTH_CLEAR_AFTER": "soon"}, "", "SEGMENT_HEALTH_CLEAR_AFTER: .*'soon'", id="clear"
+    ),
+    pytest.param({}, {}, "clear_after = 3", "clear_after in .*: ", id="clear-after-type"),
+    pytest.param({"max_new_exclusions": "101%"}, {}, "", "--max-new-exclusions: .*'101%'", id="percent"),
+    pytest.param({}, {}, "max_new_exclusions = true", "max_new_exclusions in .*: neither", id="exclusions-type"),
+    pytest.param({"hold_passes": "0"}, {}, "", "--hold-passes: .*1", id="hold-none"),
+    pytest.param({"hold_passes": "1.5"}, {}, "", "--hold-passes: ", id="hold-half"),
     pytest.param({"on_separate": "echo it's"}, {}, "", "--on-separate", id="unbalanced-quote"),
     pytest.param({"on_separate": " "}, {}, "", "--on-separate", id="no-command"),
     pytest.param({"cluster": "a/b"}, {}, "", "--cluster", id="cluster"),
     pytest.param({"user": ""}, {}, "", "--user", id="empty-user"),
-    pytest.param({}, {}, "timeout = [", "not TOML", id="broken-file"),
+    pytest.param({}, {}, "timeout = [", "c.toml:1: not TOML", id="broken-file"),
     pytest.param({}, {}, "a = " + "[" * 5000, "not TOML", id="deep-file"),
     pytest.param({}, {}, "timeout = 'a'\n", "timeout in .*: ", id="file-value"),
 ]

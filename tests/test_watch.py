@@ -15,15 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from segment_health import signals as signals_module
 from segment_health.cli.log import Log
 from segment_health.consumer import SegmentHealthCheck
 from segment_health.level import FaultLevel
 from segment_health.lift import override, prune
 from segment_health.policy.assess import Policy
+from segment_health.policy.file import load
 from segment_health.publication import Publication
+from segment_health.reload import PolicyFile
 from segment_health.scope import EVERYTHING, of_jobs
 from segment_health.service import Plan, Service
 from segment_health.signals import Signals
+from segment_health.sources import SourceUnknown, node_names
 from segment_health.testing import FakeClock, FakeCluster
 from segment_health.watch import run
 
@@ -332,6 +336,112 @@ def test_a_reload_takes_the_new_plan(loop: Loop) -> None:
     assert bell.waits == [60.0, 60.0]
 
 
+PLANNED = '[[rule]]\nname = "planned"\nstate = ["DRAIN"]\nreason = "maintenance"\nlevel = "NotHandleFault"\n'
+WRONG = PLANNED.replace("DRAIN", "DRIAN")
+
+
+@dataclass
+class Followed:
+    """A publisher of `loop` that follows a policy file, and what it says of it."""
+
+    loop: Loop
+    path: Path
+    said: list[str] = field(default_factory=list)
+    plan: Plan = field(init=False)
+    service: Service = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.path.write_text("")
+        file = PolicyFile(str(self.path), lambda: load(str(self.path), node_names))
+        publication = Publication(str(self.loop.directory), EVERYTHING, file.read(), "0.1.0", 300.0, loop=True)
+        self.plan = Plan(publication, self.loop.cluster.source, 1800.0, False, None, policy_file=file)
+        self.service = Service(
+            self.plan, self.loop.clock, say=lambda level, sentence: self.said.append(f"{level} {sentence}")
+        )
+
+    def write(self, text: str | None) -> None:
+        """Change the file, or remove it."""
+        if text is None:
+            self.path.unlink()
+        else:
+            self.path.write_text(text)
+
+    def error(self) -> str | None:
+        """Read from the heartbeat why the newest policy is not in force."""
+        beat = json.loads((self.loop.directory / ".segment-health/heartbeat/all@fake.json").read_text())
+        error: str | None = beat["policy_error"]
+        return error
+
+
+@pytest.fixture
+def followed(loop: Loop, tmp_path: Path) -> Followed:
+    """A policy file without a rule; n4 drains for maintenance, so that 123_7 is excluded."""
+    loop.cluster.set_node("n4", "ALLOCATED+DRAIN", "maintenance")
+    loop.directory = tmp_path / "decisions"
+    loop.directory.mkdir()
+    made = Followed(loop, tmp_path / "policy.toml")
+    made.service.attempt()
+    assert loop.excluded("123_7")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("steps", "excluded", "said", "error"),
+    [
+        ([PLANNED], [False], ["INFO policy "], None),
+        ([PLANNED, WRONG], [False, False], ["INFO policy ", "ERROR the policy in force stays: "], ":3: "),
+        ([WRONG], [True], ["ERROR the policy in force stays: "], ":3: "),
+        ([WRONG, PLANNED], [True, False], ["ERROR the policy", "INFO policy "], None),
+        ([PLANNED, None], [False, False], ["INFO policy ", "ERROR the policy in force stays: "], "No such file"),
+        ([None, PLANNED], [True, False], ["ERROR the policy in force stays: ", "INFO policy "], None),
+        ([None, ""], [True, True], ["ERROR the policy in force stays: ", "INFO policy "], None),
+        ([WRONG, WRONG + "#"], [True, True], ["ERROR the policy", "ERROR the policy"], ":3: "),
+        ([PLANNED, PLANNED], [False, False], ["INFO policy "], None),
+    ],
+    ids=["good", "good-bad", "bad", "bad-good", "gone", "gone-back", "gone-same", "bad-worse", "touched"],
+)
+def test_a_policy_file_is_followed(
+    followed: Followed, steps: list[str | None], excluded: list[bool], said: list[str], error: str | None
+) -> None:
+    """The next pass judges by what the file says; what is wrong is said once, and is in every heartbeat."""
+    seen = []
+    for step in steps:
+        before = followed.path.read_text() if followed.path.exists() else None
+        followed.write(step)
+        assert followed.service.is_outdated() == (step != before)
+        for _ in range(2):
+            done = followed.service.attempt()
+            assert not followed.service.is_outdated()  # a wrong file is read once, not all the time
+        seen.append(followed.loop.excluded("123_7"))
+    assert seen == excluded
+    assert [line[: len(begin)] for line, begin in zip(followed.said, said, strict=True)] == said
+    told = followed.error()
+    assert told is None if error is None else told is not None and error in told
+    assert any("the policy in force is an older one" in remark for remark in done.remarks) == (error is not None)
+
+
+def test_a_changed_policy_is_not_waited_for(followed: Followed) -> None:
+    """The loop asks the service during each wait, and a new file ends it."""
+    bell = Bell(followed.loop.clock, [None, lambda: followed.write(PLANNED), None])
+    log = Said(followed.loop.clock, followed.loop.said)
+    run(followed.service, bell, log, monotonic=followed.loop.clock, random=lambda: 0.5)
+    assert bell.outdated == [False, True, False]
+    assert not followed.loop.excluded("123_7")
+
+
+def test_a_policy_that_changes_while_slurm_is_silent(followed: Followed) -> None:
+    """It is read all the same, and judges in the first pass that is complete."""
+    followed.write(PLANNED)
+    followed.loop.cluster.unknown = "no answer"
+    with pytest.raises(SourceUnknown):
+        followed.service.attempt()
+    assert not followed.service.is_outdated()
+    assert followed.loop.excluded("123_7")
+    followed.loop.cluster.unknown = None
+    followed.service.attempt()
+    assert not followed.loop.excluded("123_7")
+
+
 def test_an_override_holds_for_its_generation_and_nodes(loop: Loop) -> None:
     """What a person clears stays cleared, for every scope, until the bad nodes or the generation change."""
     loop.cluster.set_node("n4", "DOWN")
@@ -510,6 +620,20 @@ def test_signals_only_take_notes() -> None:
         signals.wait(60)
         assert signals.ending == signal.SIGTERM
     assert signal.getsignal(signal.SIGUSR1) == before
+
+
+def test_a_wait_ends_soon_after_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Soon after `until` says so, without a signal; after the time that was given, if it never does."""
+    monkeypatch.setattr(signals_module, "LOOK_SECONDS", 0.1)
+    with Signals() as signals:
+        began = time.monotonic()
+        signals.wait(60, lambda: time.monotonic() - began > 0.35)
+        assert 0.35 < time.monotonic() - began < 10
+        began = time.monotonic()
+        signals.wait(0.35, lambda: False)
+        assert 0.34 <= time.monotonic() - began < 10
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        signals.wait(60, lambda: False)
 
 
 WEEKS = """

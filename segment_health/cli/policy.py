@@ -30,7 +30,8 @@ def check(*, file: str) -> None:
         found = load(file, node_names)
     except PolicyError as error:
         raise Failure(str(error), USAGE) from error
-    say(printable(f"{file}: {len(found.rules)} rules"))
+    number = len(found.rules)
+    say(printable(f"{file}: {number} rule{'' if number == 1 else 's'}"))
 
 
 @policy.command()

@@ -71,7 +71,7 @@ def summary(done: Pass) -> str:
     """Return what a pass saw."""
     outcome = done.outcome
     units, nodes = outcome.blast_radius()
-    taken = f"; new exclusions: {units} units with {nodes} nodes" if units else ""
+    taken = f"; {units} new exclusion{'s' if units > 1 else ''} of {nodes} nodes" if units else ""
     return (
         f"{len(done.snapshot.nodes)} nodes, {outcome.unavailable_nodes} unavailable; "
         f"{outcome.units} units, {outcome.excluded} excluded{taken}"

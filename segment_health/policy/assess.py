@@ -126,21 +126,21 @@ class Policy:
     def first_seen(
         self, node: Node, before: Mapping[tuple[str, str], int], *, previous_pass: int | None, now: int
     ) -> dict[tuple[str, str], int]:
-        """Return since when the node shows each word that a rule with a `min_duration` may ask about.
+        """Return since when the node shows each fault, and each word that a rule with a `min_duration` asks about.
 
-        `before` is what earlier passes found. Where they saw nothing, a word is as old as the reason that Slurm
-        wrote down with it, unless that is older than `previous_pass`, which did not see the word; else it begins
-        now.
+        Faults that no rule of today waits for are in it for the policy of tomorrow. `before` is what earlier
+        passes found. Where they saw nothing, a word is as old as the reason that Slurm wrote down with it, unless
+        that is older than `previous_pass`, which did not see the word; else it begins now.
         """
-        found: dict[tuple[str, str], int] = {}
+        reading = read(node.base, node.flags, allocated=False)
+        words = [word for word, level in reading.words if level]
         for rule in self.rules:
-            if not rule.min_duration:
-                continue
-            words = [word for word, _ in read(node.base, node.flags, allocated=True).words if rule.speaks_of(word)]
-            if words and rule.fits(node, None):
-                for word in words:
-                    key = (node.name, word)
-                    found[key] = min(now, before[key]) if key in before else _begin(word, node, previous_pass, now)
+            if rule.min_duration and rule.fits(node, None):
+                words += [word for word, _ in reading.words if rule.speaks_of(word)]
+        found: dict[tuple[str, str], int] = {}
+        for word in words:
+            key = (node.name, word)
+            found[key] = min(now, before[key]) if key in before else _begin(word, node, previous_pass, now)
         return found
 
     def _concerning(self, node: Node, *, allocated: bool) -> tuple[Rule, ...]:
@@ -153,11 +153,6 @@ class Policy:
             found = tuple(rule for rule in self.rules if any(_may_grade(rule, *word) for word in words))
             self._concerned[key] = found
         return found
-
-    @property
-    def waits(self) -> bool:
-        """Whether any rule has a `min_duration`."""
-        return any(rule.min_duration for rule in self.rules)
 
 
 def worse(first: Assessment | None, second: Assessment | None) -> Assessment | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from segment_health import toml
 from segment_health.level import FaultLevel
+from segment_health.record import printable
 
 from . import schema
 from .assess import Policy
@@ -24,13 +25,21 @@ if TYPE_CHECKING:
 
 MAX_CONTENT = 1 << 20
 """Bytes of a policy file."""
+MAX_NODES = 1 << 18
+"""Names of nodes in all rules together, each time that it is named: so many take some 50 MiB."""
+MAX_PROBLEM = 500
+"""Characters of what is said of a wrong file, which may quote it: it goes into logs and heartbeats."""
+_ANY_REASON = "[Xid 79] GPU #3: fell off the bus, n1; root"
+"""What no expression finds that somebody wrote for a certain reason."""
 
 
 class PolicyError(Exception):
     """A policy file that cannot be in force; `line` is None where none is to blame. One line, for a person."""
 
     def __init__(self, path: str, line: int | None, problem: str) -> None:
-        super().__init__(f"{path}:{line}: {problem}" if line is not None else f"{path}: {problem}")
+        if len(problem) > MAX_PROBLEM:
+            problem = f"{problem[:MAX_PROBLEM]}..."
+        super().__init__(printable(f"{path}:{line}: {problem}" if line is not None else f"{path}: {problem}"))
         self.path = path
         self.line = line
         self.problem = problem
@@ -39,15 +48,19 @@ class PolicyError(Exception):
 def load(path: str, expand: Callable[[str], Iterable[str]]) -> Policy:
     """Read a policy file; `expand` names the nodes of a hostlist or raises ValueError. Raises PolicyError."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a fifo must not hold us up
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        with open(path, "rb", opener=_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise PolicyError(path, None, "not a regular file")
             content = file.read(MAX_CONTENT + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
         cause = error.strerror if isinstance(error, OSError) else error
         raise PolicyError(path, None, f"the policy cannot be read: {cause}") from error
     return parse(content, path, expand)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file for reading: a fifo must not hold us up."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def parse(content: bytes, path: str, expand: Callable[[str], Iterable[str]]) -> Policy:
@@ -59,17 +72,20 @@ def parse(content: bytes, path: str, expand: Callable[[str], Iterable[str]]) -> 
         lines = lines_of(content.decode().replace("\r\n", "\n"))
     except toml.NotToml as error:
         raise PolicyError(path, error.line, str(error)) from error
+    rules = document.get("rule")
+    if isinstance(rules, list) and len(rules) > schema.MAX_RULES:
+        raise PolicyError(path, lines.of("rule", schema.MAX_RULES), f"more than {schema.MAX_RULES} rules")
     try:
         told = schema.validated(document)
     except schema.Refused as error:
         raise PolicyError(path, lines.of(*error.location), str(error)) from error
     reading = _Reading(path, lines, expand)
-    rules = tuple(reading.rule(index, row) for index, row in enumerate(told.rule))
-    reading.refuse_rules_without_a_say(rules)
+    read = tuple(reading.rule(index, row) for index, row in enumerate(told.rule))
+    reading.refuse_rules_without_a_say(read)
     return Policy(
         publish_at=FaultLevel[told.publish_at],
         name=path,
-        rules=rules,
+        rules=read,
         clear_after=told.clear_after,
         max_new_exclusions=told.max_new_exclusions,
         hold_passes=told.hold_passes,
@@ -84,6 +100,8 @@ class _Reading:
         self._path = path
         self._lines = lines
         self._expand = expand
+        self._named = 0
+        """Nodes named so far."""
 
     def rule(self, index: int, row: Row) -> Rule:
         def refuse(problem: str, *key: str) -> NoReturn:
@@ -101,12 +119,12 @@ class _Reading:
         try:
             if row.reason is not None or row.reason_literal is not None:
                 reason = Pattern(row.reason or row.reason_literal or "", literal=row.reason is None)
-                if reason.found_in(None) and reason.found_in("x"):
+                if reason.found_in(None) and reason.found_in(_ANY_REASON):
                     refuse("the expression is found in every reason, so asks for nothing", key)
         except ValueError as error:
             refuse(f"{key}: {error}", key)
         try:
-            nodes = frozenset(name for hostlist in row.node for name in self._expand(hostlist))
+            nodes = frozenset(name for hostlist in row.node for name in self._names(hostlist))
         except ValueError as error:
             refuse(f"node: {error}", "node")
         return Rule(
@@ -121,6 +139,15 @@ class _Reading:
             min_duration=row.min_duration,
             place=f"{self._path}:{self._lines.of('rule', index) or 0}",
         )
+
+    def _names(self, hostlist: str) -> tuple[str, ...]:
+        names = tuple(self._expand(hostlist))
+        if not names:
+            raise ValueError(f"{hostlist!a} names no node")  # and a rule without nodes is about all of them
+        self._named += len(names)
+        if self._named > MAX_NODES:
+            raise ValueError(f"the rules name more than {MAX_NODES} nodes")
+        return names
 
     def refuse_rules_without_a_say(self, rules: tuple[Rule, ...]) -> None:
         for index, later in enumerate(rules):

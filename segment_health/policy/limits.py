@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION = re.compile(r"([0-9]{1,9}) ?([smhd]?)")
+_LONGEST = 10 * 366 * 86_400
+"""Seconds of the longest time that anybody can mean."""
 _PASSES = re.compile(r"([0-9]{1,6}) pass(?:es)?")
 _PERCENT = re.compile(r"([0-9]{1,3}) ?%")
 
@@ -16,7 +18,10 @@ def seconds(text: str) -> int:
     match = _DURATION.fullmatch(text)
     if match is None:
         raise ValueError("not a time such as 90s, 5m, 2h or 1d")
-    return int(match[1]) * _UNITS[match[2]]
+    found = int(match[1]) * _UNITS[match[2]]
+    if found > _LONGEST:
+        raise ValueError("longer than ten years")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +48,9 @@ def clear_after(text: str) -> ClearAfter:
         if int(match[1]) == 0:
             raise ValueError("no pass at all is no evidence: 1 pass is the least")
         return ClearAfter(passes=int(match[1]))
-    try:
-        return ClearAfter(seconds=seconds(text))
-    except ValueError:
-        raise ValueError("neither passes (`3 passes`) nor a time (`10m`)") from None
+    if _DURATION.fullmatch(text) is None:
+        raise ValueError("neither passes (`3 passes`) nor a time (`10m`)")
+    return ClearAfter(seconds=seconds(text))
 
 
 @dataclass(frozen=True, slots=True)

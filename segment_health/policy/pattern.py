@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import re2
 
-MAX_REASON = 2048
+MAX_REASON = 1024
 """Bytes of a reason that are looked at. What follows is not evidence for anything."""
 MAX_PROGRAM = 1000
 """Instructions that an expression may become; some 40 phrases of 20 letters are as many."""
@@ -48,7 +48,7 @@ def _found(text: str, literal: bool, reason: str) -> bool:
     return _compiled(text, literal).search(told) is not None
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)  # all of a policy's: with fewer, every search would compile anew
 def _compiled(text: str, literal: bool) -> re2._Regexp:
     import re2  # noqa: PLC0415 - 10 ms that a policy without reasons never pays
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .states import NOT_UNDERSTOOD
+
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
@@ -56,13 +58,19 @@ class Rule:
     def hides(self, later: Rule) -> bool:
         """Tell whether a later rule can never have a say, because this one has said it before."""
         asks_for_no_more = (
-            (not self.states or (later.states and self.states >= later.states))
-            and (not self.nodes or (later.nodes and self.nodes >= later.nodes))
-            and (not self.partitions or (later.partitions and self.partitions >= later.partitions))
-            and (not self.reason_users or (later.reason_users and self.reason_users >= later.reason_users))
+            _holds(self.states, later.states)
+            and (self.states or later.states.isdisjoint(NOT_UNDERSTOOD))  # of these only who names them has a say
             and (self.reason is None or self.reason == later.reason)
+            and _holds(self.partitions, later.partitions)
+            and _holds(self.reason_users, later.reason_users)
+            and _holds(self.nodes, later.nodes)  # last: there may be thousands
         )
         if not asks_for_no_more or self.min_duration <= later.min_duration:
             return bool(asks_for_no_more)
-        # While this one waits, a later one counts that says less.
-        return later.level is None or self.level is None or later.level >= self.level
+        # While this one waits, a later one counts that says less, or that there is no verdict.
+        return self.level is None or (later.level is not None and later.level >= self.level)
+
+
+def _holds(asked: frozenset[str], later: frozenset[str]) -> bool:
+    """Tell whether whatever is in `later` is in `asked`; asking for nothing is asking for anything."""
+    return not asked or (bool(later) and asked >= later)

@@ -68,8 +68,12 @@ def _named(level: FaultLevel | None) -> str:
 
 
 def _value(value: Any) -> str:
-    """Write a text, a number or a list of texts: JSON's escapes are TOML's, but for DEL and half a character."""
-    return json.dumps(value).replace("\x7f", "\\u007F")
+    """Write a text, a number or a list of texts in ASCII: JSON's escapes are TOML's, but past U+FFFF."""
+    return "".join(c if " " <= c <= "~" else _escaped(c) for c in json.dumps(value, ensure_ascii=False))
+
+
+def _escaped(character: str) -> str:
+    return f"\\u{ord(character):04X}" if character <= "\uffff" else f"\\U{ord(character):08X}"
 
 
 def _comment(text: str) -> str:

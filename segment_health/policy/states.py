@@ -63,7 +63,10 @@ _STARTING = frozenset({"POWERING_UP", "POWER_UP"})
 _EXCUSED_BY_STARTING = frozenset({"NOT_RESPONDING", "POWERING_DOWN", "POWERED_DOWN"})
 """What a node that is powering up shows until it is up: not ready is not faulty."""
 
-WORDS = frozenset(_BASES) | frozenset(_FLAGS) | _HARMLESS | {"UNKNOWN"}
+NOT_UNDERSTOOD = frozenset({"UNKNOWN"})
+"""Words of which nobody can say what they mean: no verdict, unless a rule names them."""
+
+WORDS = frozenset(_BASES) | frozenset(_FLAGS) | _HARMLESS | NOT_UNDERSTOOD
 """Every word of a state that a rule can speak of."""
 
 STAMPED = frozenset({"DRAIN", "FAIL", "DOWN", "INVALID_REG"})

@@ -10,6 +10,7 @@ import os
 import pwd
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sysconfig
@@ -212,6 +213,53 @@ class Site:
         return found
 
 
+class Running:
+    """A running `segment-health publish`, its log, and the signals that one sends it."""
+
+    def __init__(self, site: Site, *options: str) -> None:
+        self.log = site.work / f"publisher-{len(list(site.work.glob('publisher-*')))}.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [site.command, "publish", "--dir", str(site.directory), "--log-format", "json", *options],
+                env=site.cluster.env,
+                stderr=log,
+            )
+
+    def lines(self, event: str) -> list[dict[str, Any]]:
+        """Return the lines of one event."""
+        lines: list[dict[str, Any]] = [json.loads(line) for line in self.log.read_text().splitlines()]
+        return [line for line in lines if line["event"] == event]
+
+    def said(self, event: str) -> int:
+        """Count the lines of one event."""
+        return len(self.lines(event))
+
+    def poke(self) -> None:
+        """Ask for a pass now."""
+        self.process.send_signal(signal.SIGUSR1)
+
+    def until(self, condition: Callable[[], object], seconds: float = 60) -> None:
+        """Wait for something to be true."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.05)
+
+    def poked_until(self, condition: Callable[[], object]) -> None:
+        """Ask for passes until something is true."""
+
+        def check() -> object:
+            self.poke()
+            return condition()
+
+        self.until(check)
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """End it and return its status."""
+        self.process.send_signal(number)
+        return self.process.wait(60)
+
+
 @pytest.fixture(scope="module")
 def door() -> str:
     """The source that `publish` asks; a module that goes through several says which."""
@@ -268,6 +316,23 @@ def site(cluster: Sandbox, site_on: Callable[[Sandbox], Site]) -> Iterator[Site]
         if any(word in cluster.node_state(name) for word in ("DOWN", "DRAIN", "FAIL")):
             cluster.set_node(name, "resume")
     cluster.wait_until(lambda: {cluster.node_state(name) for name in cluster.nodes} == {"IDLE"}, what="idle nodes")
+
+
+@pytest.fixture
+def start(site: Site) -> Iterator[Callable[..., Running]]:
+    """Start publishers, each of which has made its first pass; end what still runs."""
+    started: list[Running] = []
+
+    def begin(*options: str, wait: str = "complete") -> Running:
+        publisher = Running(site, *(options or ("--all",)))
+        started.append(publisher)
+        publisher.until(lambda: publisher.said(wait))
+        return publisher
+
+    yield begin
+    for publisher in started:
+        publisher.process.kill()
+        publisher.process.wait()
 
 
 @pytest.fixture(scope="module")

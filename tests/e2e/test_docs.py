@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from segment_health.policy.file import parse
+from segment_health.sources import node_names
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from slurm.sandbox.cluster import Sandbox
 
-    from .conftest import Slurmrestd
+    from .conftest import Site, Slurmrestd
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -59,7 +62,7 @@ def test_every_language_of_a_block_is_one_that_is_run() -> None:
     """A block in another language would be passed over, so there is none; ```json is for reading."""
     for page in PAGES:
         found = set(re.findall(r"^```(\S*)\n(?=.)", page.read_text(), re.MULTILINE))
-        assert found <= {"bash", "cron", "python", "json"}, page
+        assert found <= {"bash", "cron", "python", "json", "toml"}, page
 
 
 def test_the_make_commands_are_run_by_ci() -> None:
@@ -167,6 +170,42 @@ def test_the_quick_start(cluster: Sandbox, tmp_path: Path) -> None:
         match = re.compile(pattern, re.MULTILINE).search(output, at)
         assert match is not None, f"{pattern} is not in, or not behind the others in:\n{output}"
         at = match.end()
+
+
+@pytest.mark.slurm
+def test_the_policy_page(cluster: Sandbox, site: Site, tmp_path: Path) -> None:
+    """A policy is checked, shown and tried; a drained node is explained, living and from a recording."""
+    code = "\n".join(blocks(ROOT / "docs/policy.md", "bash"))
+    site.start(("--exclusive", "--nodelist=n2"))
+    cluster.set_node("n2", "drain", "Maintenance on Monday")
+    output = run(localised(code, tmp_path), cluster, tmp_path)
+    assert "planned maintenance" in output
+    assert "dry run: 8 nodes, 0 unavailable; 1 units, 0 excluded; " in output
+    before, told = output.split("recorded: 8 nodes, 1 allocations of sandbox")
+    assert "node n2: fit" in before
+    assert "by rule 'planned maintenance' (policy.toml:1)" in before
+    document = json.loads(told.splitlines()[-1])
+    assert [unit["excluded"] for unit in document["units"]] == [False]
+    assert {word["rule"] for word in document["node"]["words"]} == {None, "planned maintenance"}
+
+
+TOML = [
+    pytest.param(code, id=f"{page.name}-{number}")
+    for page in PAGES
+    for number, code in enumerate(blocks(page, "toml"))
+]
+
+
+def test_there_is_toml_to_read() -> None:
+    """The page about policies is among those that are read."""
+    assert len(TOML) > 10
+
+
+@pytest.mark.parametrize("code", TOML)
+def test_a_toml_block_is_a_policy(code: str) -> None:
+    """Whoever copies it has a policy that is in force, and that says something."""
+    policy = parse(code.encode(), "page.md", node_names)
+    assert policy != parse(b"", "page.md", node_names)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)

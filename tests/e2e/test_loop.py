@@ -23,78 +23,17 @@ from segment_health.service import Plan, Service
 from segment_health.sources import Access, ask_slurm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from conftest import Site  # type: ignore[import-not-found]  # pytest's own
+    from .conftest import Running, Site
 
 pytestmark = pytest.mark.slurm
-
-
-class Running:
-    """A running `segment-health publish`, its log, and the signals that one sends it."""
-
-    def __init__(self, site: Site, *options: str) -> None:
-        self.log = site.work / f"publisher-{len(list(site.work.glob('publisher-*')))}.log"
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [site.command, "publish", "--dir", str(site.directory), "--log-format", "json", *options],
-                env=site.cluster.env,
-                stderr=log,
-            )
-
-    def said(self, event: str) -> int:
-        """Count the lines of one event."""
-        return sum(json.loads(line)["event"] == event for line in self.log.read_text().splitlines())
-
-    def poke(self) -> None:
-        """Ask for a pass now."""
-        self.process.send_signal(signal.SIGUSR1)
-
-    def end(self, number: int = signal.SIGTERM) -> int:
-        """End it and return its status."""
-        self.process.send_signal(number)
-        return self.process.wait(60)
-
-
-@pytest.fixture
-def start(site: Site) -> Iterator[Callable[..., Running]]:
-    """Start publishers, each of which has made its first pass; end what still runs."""
-    started: list[Running] = []
-
-    def begin(*options: str, wait: str = "complete") -> Running:
-        publisher = Running(site, *(options or ("--all",)))
-        started.append(publisher)
-        until(lambda: publisher.said(wait), publisher.log)
-        return publisher
-
-    yield begin
-    for publisher in started:
-        publisher.process.kill()
-        publisher.process.wait()
 
 
 def submit(site: Site, nodes: str) -> str:
     """Run a job alone on its nodes; return its unit."""
     job = site.submit(nodes, "--exclusive")
     return f"{job}.{job}"
-
-
-def until(condition: Callable[[], object], log: Path | None = None, seconds: float = 60) -> None:
-    """Wait for something to be true."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, log.read_text() if log else "not in time"
-        time.sleep(0.05)
-
-
-def poked_until(publisher: Running, condition: Callable[[], object]) -> None:
-    """Ask for passes until something is true."""
-
-    def check() -> object:
-        publisher.poke()
-        return condition()
-
-    until(check, publisher.log)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -105,7 +44,7 @@ def test_it_ends_by_a_signal_and_leaves_exclusions(
     job = submit(site, "--nodes=2")
     publisher = start()
     site.cluster.set_node(min(site.nodes_of()[job]), "drain", "bad")
-    poked_until(publisher, lambda: site.excluded() == {job})
+    publisher.poked_until(lambda: site.excluded() == {job})
     assert publisher.end(number) == 0
     assert site.excluded() == {job}
     assert "Traceback" not in publisher.log.read_text()
@@ -149,10 +88,10 @@ def test_a_log_that_cannot_be_written_ends_no_publisher(site: Site) -> None:
             [site.command, "publish", "--dir", str(site.directory), "--all"], env=site.cluster.env, stderr=full
         )
     try:
-        until(lambda: list(site.directory.glob(".segment-health/heartbeat/*")))
+        site.cluster.wait_until(lambda: list(site.directory.glob(".segment-health/heartbeat/*")))
         site.cluster.set_node(min(site.nodes_of()[job]), "drain", "bad")
         process.send_signal(signal.SIGUSR1)
-        until(lambda: site.excluded() == {job})
+        site.cluster.wait_until(lambda: site.excluded() == {job})
         process.terminate()
         assert process.wait(30) == 0
     finally:
@@ -170,10 +109,10 @@ def test_settings_are_reread(site: Site, start: Callable[..., Running]) -> None:
     assert site.excluded() == set()
     config.write_text("all = true\npublish_ad = 1\n")
     publisher.process.send_signal(signal.SIGHUP)
-    until(lambda: "the settings in force stay" in publisher.log.read_text())
+    publisher.until(lambda: "the settings in force stay" in publisher.log.read_text())
     config.write_text("all = true\n")
     publisher.process.send_signal(signal.SIGHUP)
-    until(lambda: site.excluded() == {job}, publisher.log)
+    publisher.until(lambda: site.excluded() == {job})
 
 
 def test_slurmctld_and_the_directory_come_and_go(site: Site, start: Callable[..., Running]) -> None:
@@ -189,7 +128,7 @@ def test_slurmctld_and_the_directory_come_and_go(site: Site, start: Callable[...
         return publisher.said("unknown") >= 1
 
     site.cluster.pause_controller()
-    until(fails_once_more, publisher.log)
+    publisher.until(fails_once_more)
     site.cluster.continue_controller()
     site.cluster.stop_controller()
     publisher.poke()
@@ -199,15 +138,15 @@ def test_slurmctld_and_the_directory_come_and_go(site: Site, start: Callable[...
     publisher.poke()
     site.cluster.start_controller()
     completes = publisher.said("complete")
-    poked_until(publisher, lambda: publisher.said("complete") > completes)
+    publisher.poked_until(lambda: publisher.said("complete") > completes)
     after = site.path(job).stat()
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
     aside = site.work / "aside"
     site.directory.rename(aside)
-    poked_until(publisher, lambda: "No such file" in publisher.log.read_text())
+    publisher.poked_until(lambda: "No such file" in publisher.log.read_text())
     aside.rename(site.directory)
     completes = publisher.said("complete")
-    poked_until(publisher, lambda: publisher.said("complete") > completes)
+    publisher.poked_until(lambda: publisher.said("complete") > completes)
     assert site.excluded() == {job}
 
 
@@ -232,7 +171,7 @@ def test_a_standby_takes_over(site: Site, start: Callable[..., Running]) -> None
     first.process.kill()
     killed = time.monotonic()
     site.cluster.set_node(min(site.nodes_of()[job]), "drain", "bad")
-    until(lambda: site.excluded() == {job}, second.log, seconds=30)
+    second.until(lambda: site.excluded() == {job}, seconds=30)
     assert time.monotonic() - killed < 2 * 5 + 6  # two intervals, a jittered wait's rest, and a pass
 
 

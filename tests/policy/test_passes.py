@@ -199,6 +199,15 @@ def test_a_rule_about_a_reason_is_as_young_as_the_reason(site: Site) -> None:
     assert site.after(1) == ["update 7"]
 
 
+def test_a_new_rule_knows_what_was_seen_before_it(site: Site) -> None:
+    """A fault that an earlier policy did not wait for is as old as it is, also when another one ran in between."""
+    site.policy = Policy(publish_at=_SEPARATE)
+    site.cluster.set_node("n4", "ALLOCATED+NOT_RESPONDING")
+    assert site.after(0) == []
+    site.rules(QUIET)
+    assert site.after(60) == ["exclude 7"]
+
+
 def test_a_ladder_of_rules(site: Site) -> None:
     """After a minute the node is not used again; after ten the job has surely lost it."""
     site.rules(Rule("lost", _SEPARATE, frozenset({"NOT_RESPONDING"}), min_duration=600), QUIET)
