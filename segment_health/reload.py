@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     from .policy.assess import Policy
 
+_MAX_CONTENT = (1 << 20) + 1
+"""Bytes that are compared: one more than a policy may have."""
+
 
 class PolicyFile:
     """Tells when the content of a policy file is another one, and reads it; `load` raises PolicyError."""
@@ -37,14 +40,16 @@ class PolicyFile:
 def _fingerprint(path: str) -> str:
     """Return what tells one content from another; of what cannot be read, why."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a fifo must not hold us up
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        with open(path, "rb", opener=_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return "not a file"
             return hashlib.sha256(file.read(_MAX_CONTENT)).hexdigest()
     except OSError as error:
         return error.strerror or str(error)
+    except ValueError as error:  # a NUL byte
+        return str(error)
 
 
-_MAX_CONTENT = 1 << 20
-"""Bytes that are compared; a larger file is no policy."""
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file for reading: a fifo must not hold us up."""
+    return os.open(path, flags | os.O_NONBLOCK)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from segment_health.record import printable, utc
 
-from .report import change_document, change_line, complaints, summary
+from .report import change_document, change_line, complaints, new_exclusions, radius, summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,6 +55,8 @@ class Log:
                 self._once("WARNING", "foreign", change_line(change))
             elif change.error is None:
                 self.say("INFO", change.decision.action.value, change_line(change), change=change_document(change))
+        if radius(done):
+            self.say("INFO", "new_exclusions", radius(done), **new_exclusions(done))
         for line in complaints(done):
             self._once("WARNING", "trouble", line)
         if not self._begun or self._failures:

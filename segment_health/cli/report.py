@@ -31,7 +31,7 @@ def document(
             "total": 0 if done is None else done.outcome.units,
             "excluded": 0 if done is None else done.outcome.excluded,
         },
-        "new_exclusions": _new_exclusions(done),
+        "new_exclusions": new_exclusions(done),
         "changes": [] if done is None else [change_document(change) for change in done.changes],
         "dry_run": dry_run,
         "duration_ms": round(seconds * 1000, 1),
@@ -39,7 +39,7 @@ def document(
     }
 
 
-def _new_exclusions(done: Pass | None) -> dict[str, Any]:
+def new_exclusions(done: Pass | None) -> dict[str, Any]:
     """Return what the new exclusions of a pass take, published or held."""
     units, nodes = (0, 0) if done is None else done.outcome.blast_radius()
     return {"units": units, "nodes": nodes, "held": done is not None and bool(done.outcome.held)}
@@ -70,12 +70,17 @@ def change_line(change: Change) -> str:
 def summary(done: Pass) -> str:
     """Return what a pass saw."""
     outcome = done.outcome
-    units, nodes = outcome.blast_radius()
-    taken = f"; {units} new exclusion{'s' if units > 1 else ''} of {nodes} nodes" if units else ""
+    taken = f"; {radius(done)}" if radius(done) else ""
     return (
         f"{len(done.snapshot.nodes)} nodes, {outcome.unavailable_nodes} unavailable; "
         f"{outcome.units} units, {outcome.excluded} excluded{taken}"
     )
+
+
+def radius(done: Pass) -> str:
+    """Return how much the new exclusions of a pass take, held or published; nothing where there are none."""
+    units, nodes = done.outcome.blast_radius()
+    return f"{units} new exclusion{'s' if units > 1 else ''} of {nodes} nodes" if units else ""
 
 
 def complaints(done: Pass) -> list[str]:
@@ -120,10 +125,10 @@ def _held(done: Pass) -> list[str]:
     units, nodes = outcome.blast_radius()
     shown = ", ".join(str(decision.unit) for decision in outcome.held[:SHOWN_UNITS])
     more = f" and {units - SHOWN_UNITS} more" if units > SHOWN_UNITS else ""
-    radius = f"{units} new exclusions would take {nodes} nodes"
+    taken = f"{units} new exclusions would take {nodes} nodes"
     limit = (
         f"more of {outcome.units} units at once than max_new_exclusions = {done.policy.max_new_exclusions} allows"
     )
     held = f"held pass {outcome.held_passes} of {done.policy.hold_passes}"
     by_hand = "`publish --once --force` publishes them now"
-    return [f"held: {radius}, {limit}; not published: {shown}{more}; {held}; {by_hand}"]
+    return [f"held: {taken}, {limit}; not published: {shown}{more}; {held}; {by_hand}"]

@@ -100,28 +100,35 @@ def test_the_reason_decides(site: Site, policy: Path) -> None:
     ]
 
 
-def test_a_node_that_goes_down_in_its_maintenance_is_lost(site: Site, policy: Path) -> None:
-    """The rule lets it off for DRAIN alone; DOWN takes the node from its job, which has shrunk or ended."""
-    (unit,) = (f"{job}.{job}" for job in site.start(("--exclusive", "--nodelist=n[1-2]", "--no-kill")))
-    site.cluster.set_node("n2", "drain", "maintenance")
-    policy.write_text(MAINTENANCE)
-    assert site.changes("--policy", str(policy)) == []
-    site.cluster.set_node("n2", "down", "maintenance")
-    site.cluster.wait_until(lambda: site.nodes_of()[unit] == {"n1"}, what="job without its DOWN node")
-    assert site.changes("--policy", str(policy)) == [f"exclude {unit}"]
-    assert published(site, unit) == ("SeparateFault", "unit:shrunk")
+def test_a_node_that_goes_down_in_its_maintenance_is_lost(
+    site_on: Callable[[Sandbox], Site], run_cluster: RunCluster
+) -> None:
+    """The rule lets it off for DRAIN alone; DOWN takes the node from its job, which has shrunk."""
+    # A cluster of its own: after this slurmctld 22.05 may fail to start a job on that node.
+    with run_cluster(nodes=2, return_to_service=0) as cluster:
+        site = site_on(cluster)
+        policy = site.work / "policy.toml"
+        policy.write_text(MAINTENANCE)
+        job = site.submit("--exclusive", "--nodelist=n[1-2]", "--no-kill")
+        unit = f"{job}.{job}"
+        cluster.set_node("n2", "drain", "maintenance")
+        assert site.changes("--policy", str(policy)) == []
+        cluster.set_node("n2", "down", "maintenance")
+        cluster.wait_until(lambda: site.nodes_of()[unit] == {"n1"}, what="job without its DOWN node")
+        assert site.changes("--policy", str(policy)) == [f"exclude {unit}"]
+        assert published(site, unit) == ("SeparateFault", "unit:shrunk")
 
 
 def test_slurms_own_time_counts_on_the_first_pass_ever(site: Site, policy: Path) -> None:
     """A drain that is older than the rule waits for is not waited for again by a publisher that starts late."""
     old, young = jobs_on(site, "n1", "n2")
-    policy.write_text(waiting("DRAIN", 3))
+    policy.write_text(waiting("DRAIN", 4))
     site.cluster.set_node("n1", "drain", "old")
     drained = time.time()
-    time.sleep(3.1)
+    time.sleep(4.1)
     site.cluster.set_node("n2", "drain", "young")
     assert site.changes("--policy", str(policy)) == [f"exclude {old}"]
-    assert time.time() - drained < 6, "too slow a machine to tell old from young"
+    assert time.time() - drained < 8, "too slow a machine to tell old from young"
     site.cluster.wait_until(
         lambda: site.changes("--policy", str(policy)) == [f"exclude {young}"], what="a drain that has lasted"
     )
@@ -164,13 +171,14 @@ def test_a_rule_waits_on_across_a_restart(site: Site, policy: Path, start: Start
     site.cluster.run("scontrol", "reboot", "n1")  # once it is idle; its job runs on
     try:
         publisher.poked_until(lambda: "waits for its min_duration on n1" in publisher.log.read_text())
-        seen = time.monotonic()
+        (seen,) = state(site)["seen"]
         publisher.end(number)
         time.sleep(2)
         second = start(*options)
-        assert site.excluded() == set()
+        assert state(site)["seen"] == [seen]
         second.poked_until(lambda: site.excluded() == {unit})
-        assert 4 < time.monotonic() - seen < 6.8, "it began anew, or did not wait"
+        assert state(site)["seen"] == [seen]
+        assert time.time() - seen["since"] >= 5
         assert published(site, unit) == ("PreSeparateFault", "rule:lasting")
     finally:
         site.cluster.run("scontrol", "cancel_reboot", "n1")
@@ -374,15 +382,13 @@ def test_a_person_releases_what_a_running_publisher_holds(site: Site, start: Sta
     units = jobs_on(site, "n1", "n2", "n3", "n4")
     limits = ("--max-new-exclusions", "1", "--hold-passes", "1000")
     publisher = start("--all", *limits, "--interval", "3600")
-    site.cluster.set_node("n1", "drain", "bad")
-    site.cluster.set_node("n2", "drain", "bad")
+    site.cluster.set_node("n[1-2]", "drain", "bad")  # at once: a pass may come at any time
     publisher.poked_until(lambda: "held: 2 new exclusions" in publisher.log.read_text())
     assert site.excluded() == set()
     forced = site.publish("--force", "--wait", *limits)
     assert forced["new_exclusions"] == {"units": 2, "nodes": 2, "held": False}
     assert site.excluded() == set(units[:2])
-    site.cluster.set_node("n3", "drain", "bad")
-    site.cluster.set_node("n4", "drain", "bad")
+    site.cluster.set_node("n[3-4]", "drain", "bad")  # at once: a pass may come at any time
     publisher.poked_until(lambda: state(site)["held"] >= 1)
     assert site.excluded() == set(units[:2])
     site.end(units[3].partition(".")[0])
