@@ -223,7 +223,7 @@ def _decide_absent(unit_id: UnitId, situation: Situation, outcome: Outcome) -> N
 
 
 def _count_nodes(situation: Situation, outcome: Outcome) -> None:
-    policy, snapshot, reports = situation.policy, situation.snapshot, situation.reports
+    policy, snapshot, reports = situation.policy, situation.snapshot, situation.reports or {}
     partitions = _partitions(snapshot.allocations)
     for name, node in snapshot.nodes.items():
         held_by = partitions.get(name)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .contract import Artifact, Content
 from .decide import MISSES_TO_RETIRE
-from .judge import assess, is_ours, nodes_at_start
+from .judge import REPORTED, assess, is_ours, nodes_at_start
 from .level import FaultLevel
 from .policy.assess import worse
 from .record import utc
@@ -79,7 +79,7 @@ def explain_node(name: str, situation: Situation, outcome: Outcome) -> NodeStand
     node = situation.snapshot.nodes.get(name)
     if not told and node is not None:
         alone = situation.policy.assess(node, allocated=False, seen=outcome.seen, now=situation.now)
-        told = [worse(alone, situation.reports.get(name))]
+        told = [worse(alone, (situation.reports or {}).get(name))]
     return NodeStanding(
         name, node, max(told, key=_badness, default=None), tuple(sorted(unit.id for unit in units))
     )
@@ -112,7 +112,7 @@ def explain_unit(unit_id: UnitId, situation: Situation, outcome: Outcome) -> Uni
         lifted_by = ["whoever wrote the artifact: remove it, or let a publisher with --adopt take it over"]
     elif published is not None or next_pass in {Action.EXCLUDE.value, HELD}:
         lifted_by = _gone(told_so_far) if unit is None else _cures(unit, published, nodes, situation)
-        lifted_by.append(f"or `segment-health clear {unit_id} --reason TEXT`")
+        lifted_by.append(f"or `segment-health clear {_for_clear(unit_id, situation)} --reason TEXT`")
     return UnitStanding(
         unit_id,
         unit,
@@ -130,6 +130,13 @@ def _next_pass(unit: UnitId, outcome: Outcome) -> str:
     if any(decision.unit == unit for decision in outcome.held):
         return HELD
     return next((decision.action.value for decision in outcome.decisions if decision.unit == unit), "nothing")
+
+
+def _for_clear(unit: UnitId, situation: Situation) -> str:
+    """Name a unit so that `clear` takes it alone: of array 7, task 7 is written 7, and so is the whole array."""
+    others = {*units_of(situation.snapshot.allocations), *situation.published} - {unit}
+    alone = all(other.job_id != unit.job_id for other in others)
+    return str(unit) if alone else f"{unit.job_id}_{unit.task_id}"
 
 
 def _gone(remembered: Remembered | None) -> list[str]:
@@ -150,6 +157,11 @@ def _cures(
             f"the publisher of {writer.scope}{of_cluster} on {writer.host}, which wrote it, or its end"
         )
     sentences += [sentence for node in nodes for sentence in _cured_by(node, situation)]
+    if situation.reports is None and isinstance(published, Artifact):
+        reported = [fault.name for fault in published.nodes if fault.rule.startswith(REPORTED)]
+        if reported:
+            names = situation.snapshot.fold(reported)
+            sentences.append(f"a pass that asks NodeD (--noded-dir), which reported {names}")
     wanted = situation.policy.clear_after
     if wanted.passes > 1 or wanted.seconds:
         known = situation.memory.units.get(unit.id)

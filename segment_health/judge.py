@@ -21,6 +21,9 @@ SHRUNK = "unit:shrunk"
 """The rule that names a node which the unit lost in mid-generation."""
 
 
+REPORTED = "noded:"
+"""How rules begin that name what NodeD reported: Slurm's word alone is no evidence against that."""
+
 UNSEEN = Assessment(None, "node:unlisted", final=False)
 """What Slurm says of a node that it does not list."""
 
@@ -80,9 +83,10 @@ def _faults(
             faults[name] = _fault(name, node, FaultLevel.SeparateFault, SHRUNK)
             continue
         assessment = assess(name, unit, situation, outcome.seen)
-        if assessment is None or not assessment.final:
+        unasked = situation.reports is None and name in inherited and inherited[name].rule.startswith(REPORTED)
+        if assessment is None or not assessment.final or unasked:
             all_understood = False
-            _note(name, assessment, outcome)
+            _note(name, assessment, outcome, unasked=unasked)
             if name in inherited:
                 faults[name] = inherited[name]
         if assessment is None or not assessment.level:
@@ -105,11 +109,19 @@ def assess(name: str, unit: Unit, situation: Situation, seen: Mapping[tuple[str,
     return told if reported is None else worse(told or UNSEEN, reported)
 
 
-def _note(name: str, assessment: Assessment | None, outcome: Outcome) -> None:
-    """Say why a node is neither fit nor surely faulty: a rule waits, or nobody knows."""
-    waits = next((f.waiting for f in assessment.findings if f.waiting), None) if assessment is not None else None
-    if waits is not None:
-        outcome.waiting[name] = waits.name
+def _note(name: str, assessment: Assessment | None, outcome: Outcome, *, unasked: bool) -> None:
+    """Say why a node is neither fit nor surely faulty: a rule, a source that was not asked, or nobody knows."""
+    for finding in () if assessment is None else assessment.findings:
+        if finding.waiting is not None:
+            told = f"rule {finding.waiting.name!r} ({finding.waiting.place}) waits for its min_duration"
+        elif finding.level is None and finding.rule is not None:
+            told = f"rule {finding.rule.name!r} ({finding.rule.place}) says no-verdict"
+        else:
+            continue
+        outcome.unsettled[name] = told
+        return
+    if unasked:
+        outcome.unsettled[name] = "NodeD's report excluded it, and --noded-dir is not given"
     else:
         outcome.no_verdict.add(name)
 

@@ -31,7 +31,7 @@ class Observation:
     """What was seen at `now` (seconds since the epoch, UTC); `remarks` are worth a person's look."""
 
     snapshot: Snapshot
-    reports: Mapping[str, Assessment]
+    reports: Mapping[str, Assessment] | None
     now: int
     remarks: list[str]
 
@@ -45,7 +45,7 @@ def observe(publication: Publication, source: Source, clock: Callable[[], float]
     if publication.policy_error is not None:
         remarks.append(f"the policy in force is an older one: {publication.policy_error}")
     if publication.reports is None:
-        return Observation(snapshot, {}, now, remarks)
+        return Observation(snapshot, None, now, remarks)
     told = publication.reports.read(snapshot.nodes.keys(), now)
     return Observation(snapshot, told.assessments, now, [*remarks, *told.remarks])
 

@@ -29,6 +29,8 @@ _NVRX_DIRECTORY = "NVRX_SEGMENT_HEALTH_CHECK_DIR"
 _NOT_A_FIELD = frozenset({"SEGMENT_HEALTH_CONFIG"})
 _SECRET = frozenset({"rest_jwt_file", "rest_url"})
 """Settings in whose place somebody may have put a token or a password: never repeated."""
+_MAX_QUOTED = 200
+"""Characters of a wrong value that are repeated."""
 _SCOPE_KEYS = ("job", "user", "partition", "all")
 
 
@@ -103,11 +105,11 @@ class Settings(BaseModel):
     """Health that lifts an exclusion: `1 pass`, `3 passes` in a row, or a time such as `10m`."""
     max_new_exclusions: Annotated[str, BeforeValidator(_max_new_exclusions)] | None = None
     """Units that a pass may newly exclude, else it is held: a number, `10%` of the scope's units, `off`."""
-    hold_passes: Annotated[int, Field(ge=1)] | None = None
+    hold_passes: Annotated[int, Field(ge=1, le=limits.MAX_HOLD_PASSES)] | None = None
     """Passes in a row that are held before new exclusions are published whatever their number."""
     noded_dir: Annotated[str, AfterValidator(_absolute)] | None = None
     """Directory of NodeD's reports and configuration: a source of node faults beside Slurm."""
-    noded_max_age: Annotated[float, Field(gt=0)] | Literal["never"] = 3600.0
+    noded_max_age: Annotated[float, Field(ge=1, allow_inf_nan=False)] | Literal["never"] = 3600.0
     """Seconds after which a report of NodeD is stale: it writes anew every 1800. What is stale decides nothing."""
     noded_unknown_level: Literal["NotHandleFault", "PreSeparateFault", "SeparateFault"] = "PreSeparateFault"
     """The level of a fault code that NodeD's configuration does not list."""
@@ -259,4 +261,12 @@ def _must_be_known(key: str, shown: str, *, like: Callable[[str], str] = str) ->
 def _explain(error: Any, merged: Mapping[str, tuple[str, object]]) -> str:
     told_by, value = merged[str(error["loc"][0])]
     problem = error["msg"].removeprefix("Value error, ")
-    return f"{told_by}: {problem}" if error["loc"][0] in _SECRET else f"{told_by}: {problem}, got {value!a}"
+    return f"{told_by}: {problem}" if error["loc"][0] in _SECRET else f"{told_by}: {problem}, got {_quoted(value)}"
+
+
+def _quoted(value: object) -> str:
+    try:
+        text = ascii(value)
+    except ValueError:  # a number of thousands of digits
+        return "an absurd number"
+    return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}..."

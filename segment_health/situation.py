@@ -99,8 +99,8 @@ class Situation:
     `published` holds the non-empty artifacts of the directory, every scope's. `living` names the (cluster,
     scope) pairs whose publishers are alive; None is not known, so nobody counts as dead. `previous_pass` is when
     the scope's last complete pass was, None if nobody knows of one. `reports` is what another source than Slurm
-    says of nodes, by name. `adopt` takes foreign artifacts for our own; `force` publishes whatever the number of
-    new exclusions.
+    says of nodes, by name; None if no other was asked. `adopt` takes foreign artifacts for our own; `force`
+    publishes whatever the number of new exclusions.
     """
 
     snapshot: Snapshot
@@ -113,7 +113,7 @@ class Situation:
     living: Collection[tuple[str, str]] | None = ()
     previous_pass: int | None = None
     overrides: Mapping[UnitId, Override] = field(default_factory=dict)
-    reports: Mapping[str, Assessment] = field(default_factory=dict)
+    reports: Mapping[str, Assessment] | None = None
     adopt: bool = False
     force: bool = False
 
@@ -124,12 +124,12 @@ class Outcome:
 
     `excluded` counts the scope's units whose artifacts are non-empty once the decisions are carried out.
     `unknown_flags` maps flags that no rule knows to a node that shows each; `no_verdict` names nodes of units
-    that are neither fit nor faulty, and `not_understood` units in a job state that we do not know. `overridden`
-    are units that a person wants used; `void_overrides` those whose override no longer holds. `separated` are
-    exclusions of units that reach SeparateFault for the first time in their generation. `waiting` names nodes,
-    and the rule for whose `min_duration` each waits; `clearing` units that are fit, though not yet for as long as
-    `clear_after` wants. `held` are new exclusions that are not published: more than the policy allows at once.
-    `nodes_of` counts the nodes of units.
+    that are neither fit nor faulty, and `not_understood` units in a job state that we do not know. `unsettled`
+    names nodes that are not fit either, each with why: a rule waits or says so, or a source was not asked.
+    `overridden` are units that a person wants used; `void_overrides` those whose override no longer holds.
+    `separated` are exclusions of units that reach SeparateFault for the first time in their generation.
+    `clearing` are units that are fit, though not yet for as long as `clear_after` wants. `held` are new exclusions
+    that are not published: more than the policy allows at once. `nodes_of` counts the nodes of units.
     """
 
     decisions: list[Decision] = field(default_factory=list)
@@ -145,7 +145,7 @@ class Outcome:
     overridden: list[UnitId] = field(default_factory=list)
     void_overrides: list[UnitId] = field(default_factory=list)
     separated: list[Artifact] = field(default_factory=list)
-    waiting: dict[str, str] = field(default_factory=dict)
+    unsettled: dict[str, str] = field(default_factory=dict)
     clearing: list[UnitId] = field(default_factory=list)
     held: list[Decision] = field(default_factory=list)
     nodes_of: dict[UnitId, int] = field(default_factory=dict)

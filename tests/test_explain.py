@@ -233,6 +233,27 @@ def test_no_verdict(site: Site) -> None:
     assert "not listed by Slurm" in site.words("n4")
 
 
+def test_what_nodes_report_is_not_forgotten(site: Site) -> None:
+    """Asked without NodeD it does not say that all is well, and the next pass would lift nothing."""
+    site.cluster.set_node("n4", "ALLOCATED+DRAIN")
+    site.publish()
+    (artifact,) = site.directory.glob("segment_health_check.*")
+    artifact.write_text(artifact.read_text().replace("state:DRAIN", "noded:0000001D"))
+    site.cluster.set_node("n4", "ALLOCATED")
+    unit = site.unit()
+    assert unit["next_pass"] == "nothing"
+    assert unit["lifted_by"][0] == "a pass that asks NodeD (--noded-dir), which reported n4"
+
+
+def test_a_task_with_its_arrays_number_is_named_alone(site: Site) -> None:
+    """`clear 7` would take every task of array 7."""
+    site.cluster.run("7_7", "n1")
+    site.cluster.run("7_8", "n2")
+    site.cluster.set_node("n1", "ALLOCATED+DRAIN")
+    site.publish()
+    assert site.unit("7_7")["lifted_by"][-1] == "or `segment-health clear 7_7 --reason TEXT`"
+
+
 def test_a_fault_below_the_bar_asks_for_no_cure(site: Site) -> None:
     """With --publish-at SeparateFault a drain excludes nobody, so lifting needs nothing of it."""
     for name in ("n3", "n4"):

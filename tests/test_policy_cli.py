@@ -57,7 +57,7 @@ def run(*arguments: str, **environ: str) -> Result:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("", "0 rules"), (GOOD, "1 rule"), (GOOD + ANOTHER, "2 rules")],
+    [("# none yet", "0 rules"), (GOOD, "1 rule"), (GOOD + ANOTHER, "2 rules")],
     ids=["empty", "one", "two"],
 )
 def test_a_good_file(policy: Path, text: str, expected: str) -> None:
@@ -103,13 +103,30 @@ def test_no_file() -> None:
 def test_a_hostile_name_reaches_no_terminal(tmp_path: Path, name: str) -> None:
     """The name is escaped, in what is good and in what is not."""
     path = tmp_path / name
-    for text, status in (("", 0), ("x = 1", 2)):
+    for text, status in (("# none", 0), ("x = 1", 2)):
         path.write_text(text)
         done = run("check", str(path))
         assert done.exit_code == status
         assert done.output.count("\n") == 1
         assert done.output.strip().isascii()
         assert done.output.strip().isprintable()
+
+
+@pytest.mark.parametrize("options", [(), ("--dry-run",)], ids=["for-good", "dry-run"])
+def test_a_publisher_does_not_start_with_a_bad_file(
+    policy: Path, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    """It ends before it asks Slurm, which here would give status 3, and leaves the directory as it was."""
+    policy.write_text(GOOD + 'state = "DRAYN"'.join(ANOTHER.split('node = "n[1-2]"')))
+    decisions = tmp_path / "decisions"
+    decisions.mkdir()
+    nothing = {key: None for key in os.environ if key.startswith(("SEGMENT", "NVRX"))}
+    command = ["publish", "--once", "--all", "--dir", str(decisions), "--policy", str(policy), *options]
+    done = CliRunner().invoke(main, command, env={**nothing, "PATH": str(decisions)})
+    problem = "rule 'lab': state: unknown state 'DRAYN'; the nearest known one is 'DRAIN'"
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == f"segment-health: {policy}:13: {problem}\n"
+    assert list(decisions.iterdir()) == []
 
 
 # ── show ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -192,7 +209,7 @@ def test_which_layer_counts(
     policy: Path, flags: list[str], environ: dict[str, str], files: tuple[int | None, int | None], expected: int
 ) -> None:
     """Flag, environment, configuration, policy file, default."""
-    in_config, in_policy = ("" if number is None else f"hold_passes = {number}\n" for number in files)
+    in_config, in_policy = ("# none\n" if number is None else f"hold_passes = {number}\n" for number in files)
     policy.write_text(in_policy)
     settings = policy.with_name("settings.toml")
     settings.write_text(f"policy = '{policy}'\n{in_config}")

@@ -50,6 +50,21 @@ OF_THE_POLICY: list[Any] = [
     pytest.param({}, "max_new_exclusions = 4", "max_new_exclusions", "4", id="number-of-a-file"),
     pytest.param({}, "max_new_exclusions = 'off'", "max_new_exclusions", "off", id="off"),
     pytest.param({"hold_passes": "5"}, "", "hold_passes", 5, id="hold-passes"),
+    pytest.param({}, "hold_passes = 5", "hold_passes", 5, id="hold-passes-of-a-file"),
+    pytest.param({}, "max_new_exclusions = 0", "max_new_exclusions", "0", id="none-at-all"),
+]
+
+OF_NODED: list[Any] = [
+    pytest.param({}, "", "noded_dir", None, id="nobody-asked"),
+    pytest.param({}, "noded_dir = '/r'", "noded_dir", "/r", id="directory"),
+    pytest.param({}, "", "noded_max_age", 3600.0, id="default-age"),
+    pytest.param({}, "noded_max_age = 60", "noded_max_age", 60.0, id="number-of-a-file"),
+    pytest.param({"noded_max_age": "7200"}, "noded_max_age = 60", "noded_max_age", 7200.0, id="flag-first"),
+    pytest.param({"noded_max_age": "never"}, "", "noded_max_age", "never", id="any-age"),
+    pytest.param({}, "", "noded_unknown_level", "PreSeparateFault", id="default-level"),
+    pytest.param(
+        {"noded_unknown_level": "NotHandleFault"}, "", "noded_unknown_level", "NotHandleFault", id="unknown-level"
+    ),
 ]
 
 
@@ -58,6 +73,16 @@ def test_what_counts_instead_of_the_policy_file(
     tmp_path: Path, flags: dict[str, object], content: str, key: str, expected: object
 ) -> None:
     """Each is checked, and kept as it was told."""
+    path = tmp_path / "c.toml"
+    path.write_text(content)
+    assert getattr(load(flags, {}, str(path)), key) == expected
+
+
+@pytest.mark.parametrize(("flags", "content", "key", "expected"), OF_NODED)
+def test_what_is_said_of_nodeds_reports(
+    tmp_path: Path, flags: dict[str, object], content: str, key: str, expected: object
+) -> None:
+    """Reports are read only where somebody names their directory."""
     path = tmp_path / "c.toml"
     path.write_text(content)
     assert getattr(load(flags, {}, str(path)), key) == expected
@@ -138,6 +163,24 @@ REFUSED: list[Any] = [
     pytest.param({}, {}, "max_new_exclusions = true", "max_new_exclusions in .*: neither", id="exclusions-type"),
     pytest.param({"hold_passes": "0"}, {}, "", "--hold-passes: .*1", id="hold-none"),
     pytest.param({"hold_passes": "1.5"}, {}, "", "--hold-passes: ", id="hold-half"),
+    pytest.param({"hold_passes": "1000001"}, {}, "", "--hold-passes: .*1000000", id="hold-for-ever"),
+    pytest.param({}, {}, "hold_passes = 0x" + "f" * 9000, "hold_passes in .*absurd number", id="endless-number"),
+    pytest.param({}, {}, "publish_at = 0x" + "f" * 9000, "publish_at in .*absurd number", id="endless-level"),
+    pytest.param({}, {}, "hold_passes = " + "1" * 9000, "not TOML: Exceeds the limit", id="endless-decimal"),
+    pytest.param({"publish_at": "x" * 10_000}, {}, "", r"--publish-at: .{,300}\.\.\.$", id="long-quotation"),
+    pytest.param({}, {}, "a." * 20_000 + "a = 1", "c.toml:1: .*more than 16 parts", id="deep-key"),
+    pytest.param({"noded_dir": "reports"}, {}, "", "--noded-dir: not an absolute path", id="noded-dir"),
+    pytest.param({"noded_max_age": "0"}, {}, "", "--noded-max-age: .*1", id="noded-no-age"),
+    pytest.param({"noded_max_age": "0.5"}, {}, "", "--noded-max-age: .*1", id="noded-half-a-second"),
+    pytest.param({"noded_max_age": "inf"}, {}, "", "--noded-max-age: .*finite", id="noded-infinite"),
+    pytest.param({"noded_max_age": "1h"}, {}, "", "--noded-max-age: ", id="noded-hours"),
+    pytest.param(
+        {},
+        {"SEGMENT_HEALTH_NODED_UNKNOWN_LEVEL": "Bad"},
+        "",
+        "SEGMENT_HEALTH_NODED_UNKNOWN_LEVEL: ",
+        id="noded-level",
+    ),
     pytest.param({"on_separate": "echo it's"}, {}, "", "--on-separate", id="unbalanced-quote"),
     pytest.param({"on_separate": " "}, {}, "", "--on-separate", id="no-command"),
     pytest.param({"cluster": "a/b"}, {}, "", "--cluster", id="cluster"),

@@ -302,3 +302,12 @@ def test_67_mb_of_jobs_in_bounded_memory() -> None:
     count, kilobytes = map(int, done.stdout.split())
     assert count > 5_000
     assert kilobytes < 40 * 1024
+
+
+@pytest.mark.parametrize("number", ["1.5e+16", "1E-7", "12.25", "-0.5e3"])
+def test_a_number_may_be_cut_anywhere(number: str) -> None:
+    """`1.5` is a number, and so is `1.5e+16`: which one it is shows only when more has come."""
+    data = f'{{"nodes": [], "meta": {number}}}'.encode()
+    for cut in range(1, len(data)):
+        for then in range(cut, len(data)):
+            assert streamed(data[:cut], data[cut:then], data[then:]) == whole(data)

@@ -351,7 +351,7 @@ class Followed:
     service: Service = field(init=False)
 
     def __post_init__(self) -> None:
-        self.path.write_text("")
+        self.path.write_text("# nothing yet\n")
         file = PolicyFile(str(self.path), lambda: load(str(self.path), node_names))
         publication = Publication(str(self.loop.directory), EVERYTHING, file.read(), "0.1.0", 300.0, loop=True)
         self.plan = Plan(publication, self.loop.cluster.source, 1800.0, False, None, policy_file=file)

@@ -100,9 +100,9 @@ def complaints(done: Pass) -> list[str]:
     if outcome.no_verdict:
         names = done.snapshot.fold(sorted(outcome.no_verdict))
         lines.append(f"no verdict on {names}, whose state is not known; their part of each decision stays")
-    for rule in sorted(set(outcome.waiting.values())):
-        names = done.snapshot.fold(sorted(name for name, told in outcome.waiting.items() if told == rule))
-        lines.append(f"rule {rule!r} waits for its min_duration on {names}; their part of each decision stays")
+    for why in sorted(set(outcome.unsettled.values())):
+        names = done.snapshot.fold(sorted(name for name, told in outcome.unsettled.items() if told == why))
+        lines.append(f"{why}: {names}; no exclusion is lifted for that, and other faults count")
     lines += [
         f"{change.decision.unit} is excluded: if it hosts the rendezvous store, as task 0 does by default, "
         "the job ends at its next restart"

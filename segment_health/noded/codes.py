@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 DEVICE = "Slurm"
 """DeviceType of our reports. None of upstream's has this name, so that nobody takes one for the other."""
 
+MARKER = ".segment-health-export"
+"""Says when the last export was. With it the directory is never bare, as one that is not mounted."""
+
 CODES = {
     "DOWN": "FE000001",
     "ERROR": "FE000002",

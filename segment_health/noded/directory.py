@@ -1,8 +1,8 @@
 """A directory with NodeD's reports and configuration, as one more source of what is known of nodes.
 
 No report is health: NodeD takes a report away when there is nothing to report. So whatever else may look like that
-is kept apart: a directory that cannot be read, or has no entry, tells nothing of any node, and a report that is
-damaged, old or not understood tells nothing of its node, which keeps its part of the last decision.
+is kept apart: a directory that cannot be read, or has nothing of NodeD's in it, tells nothing of any node, and a
+report that is damaged, old or not understood tells nothing of its node, which keeps its part of the last decision.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from segment_health.level import FaultLevel
 from segment_health.policy.assess import worse
 from segment_health.sources import SourceUnknown
 
+from . import codes as own
 from . import config, files, report, wire
 from .grade import grade, no_verdict
 
@@ -85,8 +86,8 @@ class NodeReports:
     def read(self, node_names: Collection[str], now: int) -> Reports:
         """Return what the reports say of these nodes; `now` is in seconds since the epoch.
 
-        Raises SourceUnknown where the directory cannot be read or has no entry, or where the configuration is bad
-        and there was no good one before; else the last good one stays in force.
+        Raises SourceUnknown where the directory cannot be read or has nothing of NodeD's in it, or where the
+        configuration is bad and there was no good one before; else the last good one stays in force.
         """
         known = _Names(node_names)
         try:
@@ -127,9 +128,9 @@ class NodeReports:
                 names = os.listdir(directory)
             except (OSError, ValueError) as error:  # ValueError: a NUL byte
                 raise SourceUnknown(f"NodeD's directory {self.path!a}: {_cause(error)}") from error
-            if not names:
+            if not any(map(_is_nodeds, names)):
                 raise SourceUnknown(
-                    f"NodeD's directory {self.path!a} has no entry, as one that is not mounted; "
+                    f"NodeD's directory {self.path!a} has nothing of NodeD's, as one that is not mounted; "
                     f"put a {config.FILE} there"
                 )
             yield directory, sorted(names)
@@ -187,6 +188,11 @@ class NodeReports:
         if before in {"", origin}:
             return codes, []
         return codes, [f"NodeD: the configuration is now {origin}, and no longer {before}"]
+
+
+def _is_nodeds(name: str) -> bool:
+    """Tell whether an entry shows that this is the directory; what lies in a bare mount point does not."""
+    return name.startswith(report.PREFIX) or name in {config.FILE, config.OVERRIDE, own.MARKER}
 
 
 class _Names:

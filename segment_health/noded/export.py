@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
     from segment_health.policy.assess import Assessment
 
-MARKER = ".segment-health-export"
-"""Says when the last export was. With it the directory is never empty, as one that is not mounted."""
-
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _MAX_NAME = 230
 
@@ -71,10 +68,10 @@ def export(path: str, assessments: Mapping[str, Assessment], now: int) -> Export
             if _ours(directory, name) is not None
         )
         try:
-            replace_file(directory, MARKER, one_line({"exported": utc(now)}), mode=0o644)
+            replace_file(directory, codes.MARKER, one_line({"exported": utc(now)}), mode=0o644)
             sync_directory(directory)
         except OSError as error:
-            done.failed[MARKER] = error.strerror or str(error)
+            done.failed[codes.MARKER] = error.strerror or str(error)
     return done
 
 

@@ -67,6 +67,8 @@ def parse(content: bytes, path: str, expand: Callable[[str], Iterable[str]]) -> 
     """Make a Policy of a policy file's content. Raises PolicyError."""
     if len(content) > MAX_CONTENT:
         raise PolicyError(path, None, f"larger than {MAX_CONTENT} bytes")
+    if not content.strip():  # what an editor leaves for a moment
+        raise PolicyError(path, None, "empty: a policy that says nothing; a comment makes it one on purpose")
     try:
         document = toml.read(content)
         lines = lines_of(content.decode().replace("\r\n", "\n"))

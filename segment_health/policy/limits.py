@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+MAX_HOLD_PASSES = 1_000_000
+"""Passes in a row: nobody means more."""
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION = re.compile(r"([0-9]{1,9}) ?([smhd]?)")
 _LONGEST = 10 * 366 * 86_400
@@ -48,7 +50,7 @@ def clear_after(text: str) -> ClearAfter:
         if int(match[1]) == 0:
             raise ValueError("no pass at all is no evidence: 1 pass is the least")
         return ClearAfter(passes=int(match[1]))
-    if _DURATION.fullmatch(text) is None:
+    if _DURATION.fullmatch(text) is None or text.isdigit():  # of what?
         raise ValueError("neither passes (`3 passes`) nor a time (`10m`)")
     return ClearAfter(seconds=seconds(text))
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 MAX_RULES = 1000
 NO_VERDICT = "no-verdict"
 _LEVELS = (*(level.name for level in FaultLevel), NO_VERDICT)
+_PUBLISHED = ("PreSeparateFault", "SeparateFault")
+_UNKNOWN_STATE, _UNKNOWN_LEVEL = "unknown state", "unknown level"
+"""What is said at first; the nearest name is looked for once, though a file may hold 100,000 wrong words."""
 _PRINTED = {
     "DRAINED": "DRAIN",
     "DRAINING": "DRAIN",
@@ -59,13 +62,13 @@ def _state(word: str) -> str:
     if upper in _PRINTED:
         raise ValueError(f"{word!a} is how Slurm prints it; the state holds {_PRINTED[upper]!r}")
     if upper not in WORDS:
-        raise ValueError(f"unknown state {word!a}{_nearest(upper, WORDS)}")
+        raise ValueError(_UNKNOWN_STATE)
     return upper
 
 
 def _level(word: str) -> str:
     if word not in _LEVELS:
-        raise ValueError(f"unknown level {word!a}{_nearest(word, _LEVELS)}")
+        raise ValueError(_UNKNOWN_LEVEL)
     return word
 
 
@@ -73,6 +76,10 @@ def _printable(text: str) -> str:
     if not text.isprintable():
         raise ValueError("holds control characters")
     return text
+
+
+def _unknown(problem: str, word: str, known: Iterable[str]) -> str:
+    return f"{problem} {word!a}{_nearest(word.upper() if known is WORDS else word, known)}"
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:
@@ -110,7 +117,7 @@ class Document(BaseModel):
     publish_at: Literal["PreSeparateFault", "SeparateFault"] = "PreSeparateFault"
     clear_after: Annotated[Any, _read_by(limits.clear_after)] = limits.ClearAfter()
     max_new_exclusions: Annotated[Any, _read_by(limits.max_new_exclusions, numbers=True)] = None
-    hold_passes: Annotated[StrictInt, Field(ge=1)] = 3
+    hold_passes: Annotated[StrictInt, Field(ge=1, le=limits.MAX_HOLD_PASSES)] = 3
     rule: Annotated[list[Row], Field(max_length=MAX_RULES)] = []
 
 
@@ -128,7 +135,10 @@ def validated(document: dict[str, Any]) -> Document:
         return Document.model_validate(document)
     except ValidationError as error:
         # A misspelt key is the cause of a missing one.
-        first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+        first = min(
+            error.errors(include_url=False, include_context=False),
+            key=lambda one: one["type"] != "extra_forbidden",
+        )
         raise Refused(_explain(first, document), first["loc"]) from error
 
 
@@ -148,10 +158,14 @@ def _explain(error: Any, document: dict[str, Any]) -> str:
         return f"{rule}unknown key {key!a}{_nearest(key, model.model_fields)}"
     if error["type"] == "missing":
         return f"{rule}{key} is missing"
-    if error["type"] == "literal_error":
-        told = error["input"]
-        known = ("PreSeparateFault", "SeparateFault")
-        return f"{rule}{key}: unknown level {told!a}{_nearest(str(told), known)}"
+    if error["type"] == "literal_error" and not isinstance(error["input"], str):
+        problem = "not a text"
+    elif error["type"] == "literal_error":
+        problem = _unknown("unknown level", error["input"], _PUBLISHED)
+    elif problem == _UNKNOWN_LEVEL:
+        problem = _unknown(problem, error["input"], _LEVELS)
+    elif problem == _UNKNOWN_STATE:
+        problem = _unknown(problem, error["input"], WORDS)
     if error["type"] in {"too_short", "string_too_short"}:
         return f"{rule}{key} is empty: leave it out, or say what it asks for"
     if location == ("rule",) and error["type"] == "list_type":

@@ -125,7 +125,7 @@ class JsonStream:
                 if self._at_end:
                     raise self._malformed(error.msg) from error
             else:
-                if end < len(self._text) or self._at_end:  # else a number might go on
+                if end + 2 < len(self._text) or self._at_end:  # else a number might go on, as `1` before `e+16`
                     self._at = end
                     return value
             rest = len(self._text) - self._at

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from segment_health.cli.noded import noded
+from segment_health.noded.codes import MARKER
 from segment_health.noded.config import FILE
-from segment_health.noded.export import MARKER
 from segment_health.noded.report import Device, Report, decode, encode
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def test_show_of_an_empty_directory_is_unknown(reports: Path) -> None:
     """No entry, no answer: exit status 3."""
     done = run("show", "--dir", str(reports))
     assert done.exit_code == 3
-    assert "no entry" in done.stderr
+    assert "nothing of NodeD's" in done.stderr
 
 
 def test_show_of_a_missing_directory_is_unknown(reports: Path) -> None:

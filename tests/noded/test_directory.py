@@ -55,10 +55,10 @@ def configuration(**lists: list[str]) -> bytes:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """A directory that is mounted: it has an entry."""
+    """A directory that is mounted: our own export has left its mark."""
     folder = tmp_path / "noded"
     folder.mkdir()
-    put(folder, "README", b"")
+    put(folder, ".segment-health-export", b"")
     return folder
 
 
@@ -341,7 +341,7 @@ def test_stale_reports_are_one_remark(directory: Path) -> None:
 
 def test_directory_without_an_entry_is_unknown(tmp_path: Path) -> None:
     """A file system that is not mounted looks like that, and is no all-clear."""
-    with pytest.raises(SourceUnknown, match="has no entry, as one that is not mounted"):
+    with pytest.raises(SourceUnknown, match="as one that is not mounted"):
         NodeReports(str(tmp_path), None).read(NODES, NOW)
 
 

@@ -13,8 +13,9 @@ import pytest
 from segment_health import atomic
 from segment_health.level import FaultLevel
 from segment_health.noded import export as exporting
+from segment_health.noded.codes import MARKER
 from segment_health.noded.directory import NodeReports
-from segment_health.noded.export import MARKER, export
+from segment_health.noded.export import export
 from segment_health.noded.report import PREFIX, Device, Report, decode, encode
 from segment_health.policy.assess import Assessment, Policy
 from segment_health.policy.limits import seconds

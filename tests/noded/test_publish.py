@@ -138,6 +138,18 @@ def test_a_directory_that_is_gone_is_no_all_clear(site: Site) -> None:
     assert site.excluded()
 
 
+@pytest.mark.parametrize("stray", [".nfs001", "README", "lost+found"])
+def test_what_lies_in_a_bare_mount_point_is_no_all_clear(site: Site, stray: str) -> None:
+    """Only what NodeD, or our own export, writes shows that this is the directory."""
+    site.report("gpu2", FAULT)
+    site.actions()
+    for name in ("mindx-dl-nodeinfo-gpu2", "NodeDConfiguration.json"):
+        (site.path / "noded" / name).unlink()
+    (site.path / "noded" / stray).touch()
+    assert site.publish()[0] == 3
+    assert site.excluded()
+
+
 def test_a_bad_configuration_is_refused_at_the_start(site: Site) -> None:
     """Exit status 2, and the line names the code that stands in two lists."""
     twice = '{"FaultTypeCode": {"NotHandleFaultCodes": ["0000001D"], "SeparateFaultCodes": ["0000001D"]}}'

@@ -1,8 +1,7 @@
-"""The policy file: what it means, what is refused and with which line, and that it survives being shown."""
+"""The policy file: what it means, and what is refused, with which line."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from dataclasses import replace
@@ -10,18 +9,15 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from segment_health.level import FaultLevel
+from segment_health.policy import schema
 from segment_health.policy.assess import Policy
 from segment_health.policy.file import MAX_CONTENT, MAX_NODES, PolicyError, load, parse
 from segment_health.policy.limits import ClearAfter, MaxNewExclusions
 from segment_health.policy.pattern import Pattern
 from segment_health.policy.rule import Rule
 from segment_health.policy.schema import MAX_RULES
-from segment_health.policy.show import as_document, as_toml
-from segment_health.policy.states import WORDS, defaults
 from segment_health.sources import node_names
 
 if TYPE_CHECKING:
@@ -105,7 +101,7 @@ def test_every_key() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["", "\n# nothing\r\n", "rule = []"], ids=["empty", "comment", "no-rules"])
+@pytest.mark.parametrize("text", ["\n# nothing\r\n", "rule = []"], ids=["comment", "no-rules"])
 def test_an_empty_file_is_the_default(text: str) -> None:
     """It says nothing, so the contract's table holds."""
     assert replace(read(text), name="default", digest="") == Policy()
@@ -256,7 +252,51 @@ REFUSED: list[Any] = [
     pytest.param("a = 1\nb = ", 2, "not TOML: Invalid value", id="no-toml"),
     pytest.param("a = 1\na = 2", 2, "not TOML: Cannot overwrite", id="twice"),
     pytest.param("a = " + "[" * 5000, None, "not TOML", id="deep"),
-    pytest.param(b"a = \xff", None, "not TOML: .*utf-8", id="no-text"),
+    pytest.param(b"a = 1\n\nb = \xff", 3, "not TOML: .*utf-8", id="no-text"),
+    pytest.param('clear_after = "3"', 1, "neither passes", id="clear-after-what"),
+    pytest.param("", None, "empty: a policy that says nothing", id="empty"),
+    pytest.param(" \n\n", None, "empty: a policy that says nothing", id="blank"),
+    pytest.param("\ufeffhold_passes = 3", 1, "begins with a byte order mark", id="byte-order-mark"),
+    pytest.param("# ok\nhold_passes = 3\0", 2, "not TOML: ", id="nul"),
+    pytest.param(RULE + 'reason = "\\ud800"', 4, "not TOML: .*Unicode scalar", id="half-a-character"),
+    pytest.param("hold_passes = " + "1" * 5000, None, "not TOML: Exceeds the limit", id="endless-number"),
+    pytest.param(
+        "hold_passes = 0x" + "f" * 5000, 1, "hold_passes: .*less than or equal", id="endless-hexadecimal"
+    ),
+    pytest.param("hold_passes = 1000001", 1, "hold_passes: .*less than or equal to 1000000", id="hold-for-ever"),
+    pytest.param("hold_passes = nan", 1, "hold_passes: ", id="hold-nan"),
+    pytest.param("publish_at = 0x" + "f" * 5000, 1, "publish_at: not a text", id="publish-at-endless"),
+    pytest.param("publish_at = 1979-05-27", 1, "publish_at: not a text", id="publish-at-date"),
+    pytest.param("publish_at = [0x" + "f" * 5000 + "]", 1, "publish_at: not a text", id="publish-at-list"),
+    pytest.param("max_new_exclusions = 0x" + "f" * 5000, 1, "max_new_exclusions: ", id="exclusions-endless"),
+    pytest.param("max_new_exclusions = inf", 1, "max_new_exclusions: not a text", id="exclusions-inf"),
+    pytest.param("clear_after = {passes = 3}", 1, "clear_after: not a text", id="clear-after-table"),
+    pytest.param(RULE + "state = 1979-05-27T07:32:00Z", 4, "state: ", id="state-date"),
+    pytest.param(RULE + 'state = {a = "DRAIN"}', 4, "state: ", id="state-table"),
+    pytest.param(RULE + 'state = [["DRAIN"]]', 4, "state: ", id="state-list-of-lists"),
+    pytest.param(RULE + "reason = true", 4, "reason: ", id="reason-true"),
+    pytest.param(RULE + 'reason_literal = ["a"]', 4, "reason_literal: ", id="literal-list"),
+    pytest.param(RULE + "node = 7", 4, "node: ", id="node-type"),
+    pytest.param(RULE + "partition = [1.5]", 4, "partition: ", id="partition-type"),
+    pytest.param(RULE + 'reason_usr = "root"', 4, "unknown key 'reason_usr'.*'reason_user'", id="user-key"),
+    pytest.param(DRAIN + "min_duration = 1979-05-27", 5, "min_duration: not a text", id="time-date"),
+    pytest.param(DRAIN + "min_duration = {m = 5}", 5, "min_duration: not a text", id="time-table"),
+    pytest.param(
+        DRAIN + DRAIN.replace('"x"', '"y"') + "min_duration = 60",
+        5,
+        "rule 'y' never has a say",
+        id="hidden-waiting",
+    ),
+    pytest.param(
+        DRAIN + "min_duration = 600\n" + DRAIN.replace('"x"', '"y"') + "min_duration = 60",
+        6,
+        "rule 'y' never has a say",
+        id="hidden-as-bad-meanwhile",
+    ),
+    pytest.param("\n" + "a." * 16 + "a = 1", 2, "a key of more than 16 parts", id="many-parts"),
+    pytest.param('"a#" . ' * 16 + "'b' = 1", 1, "a key of more than 16 parts", id="many-quoted-parts"),
+    pytest.param("x = 1 # a\n[" + "a." * 100_000 + "a]", 2, "a key of more than 16 parts", id="deep-header"),
+    pytest.param("a = {" + ".".join("b" * 20_000) + " = 1}", 1, "a key of more than 16 parts", id="deep-inline"),
     pytest.param(b"#" * (MAX_CONTENT + 1), None, "larger than", id="large"),
 ]
 
@@ -274,6 +314,28 @@ def test_what_is_refused(text: str | bytes, line: int | None, problem: str) -> N
 def test_a_misspelt_key_is_named_before_what_is_missing_because_of_it() -> None:
     """Whoever writes `levle` is told so, not that `level` is missing."""
     assert "levle" in refusal('[[rule]]\nname = "x"\nstate = "DRAIN"\nlevle = "SeparateFault"').problem
+
+
+def test_dots_of_texts_and_comments_are_no_parts_of_a_key() -> None:
+    """Whatever a reason or a comment says, only keys are counted."""
+    dots = ".".join("a" * 100)
+    text = f"# {dots}\n{RULE}state = 'DRAIN' # don't {dots}\nreason = '{dots}'\n"
+    assert read(text).rules[0].reason == Pattern(dots)
+    assert read(f'{RULE}reason_literal = "\\" {dots} \\""').rules[0].reason == Pattern(f'" {dots} "', literal=True)
+
+
+def test_a_name_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file can hold a hundred thousand wrong words, and each search takes part of a millisecond."""
+    asked: list[str] = []
+
+    def nearest(word: str, _: object) -> str:
+        asked.append(word)
+        return ""
+
+    monkeypatch.setattr(schema, "_nearest", nearest)
+    wrong = "'drayn', " * 1000
+    refusal(f"{RULE}state = [{wrong}]\n" + DRAIN.replace("SeparateFault", "bad"))
+    assert asked == ["DRAYN"]
 
 
 def test_too_many_rules() -> None:
@@ -343,111 +405,3 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
         assert str(refused.value).isprintable()
         del refused
     assert len(os.listdir("/proc/self/fd")) == before
-
-
-# ── shown and read again ───────────────────────────────────────────────────────────────────────────────────────
-
-
-def same(policy: Policy) -> Policy:
-    """Leave out where a policy comes from."""
-    return replace(policy, name="", digest="", rules=tuple(replace(rule, place="") for rule in policy.rules))
-
-
-def test_shown_as_toml() -> None:
-    """The file that it is, each rule's place, and the table for where no rule matches."""
-    shown = as_toml(read(EVERYTHING))
-    assert '# p.toml:12\n[[rule]]\nname = "lab"\n' in shown
-    assert all(
-        f"#   {word:16} {'no-verdict' if level is None else level.name}" in shown
-        for word, level in defaults().items()
-    )
-    assert same(read(shown)) == same(read(EVERYTHING))
-
-
-def test_shown_as_json() -> None:
-    """The same keys, by which a program finds what a person finds in the file."""
-    document = json.loads(json.dumps(as_document(read(EVERYTHING))))
-    assert [rule["place"] for rule in document["rule"]] == ["p.toml:6", "p.toml:12", "p.toml:20"]
-    assert document["rule"][2] == {
-        "name": "quiet",
-        "state": ["NOT_RESPONDING"],
-        "min_duration": "300s",
-        "level": "PreSeparateFault",
-        "place": "p.toml:20",
-    }
-    assert {key: document[key] for key in ("publish_at", "clear_after", "max_new_exclusions", "hold_passes")} == {
-        "publish_at": "SeparateFault",
-        "clear_after": "3 passes",
-        "max_new_exclusions": "10%",
-        "hold_passes": 5,
-    }
-    assert document["defaults"]["DRAIN"] == "PreSeparateFault"
-    assert document["defaults"]["UNKNOWN"] == "no-verdict"
-
-
-def test_the_default_survives_being_shown() -> None:
-    """Without a file everything that holds is shown, and may be saved as one."""
-    assert same(read(as_toml(Policy()))) == same(Policy())
-    assert as_document(Policy())["digest"] is None
-
-
-def test_a_path_cannot_write_rules() -> None:
-    """What stands in a comment stays there, whatever the file was called."""
-    hostile = Policy(
-        name='x\n[[rule]]\nname = "evil"', rules=(Rule("a", _OK, WORDS, place="x\r\nhold_passes = 9:1"),)
-    )
-    assert same(read(as_toml(hostile))) == same(hostile)
-
-
-_TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
-_NAMES = st.frozensets(_TEXT, max_size=3)
-_NODES = st.sampled_from(["", "n1", "n[1-3]", "a[01-02],b7"])
-_REASONS = (
-    st.none()
-    | st.builds(Pattern, _TEXT, st.just(value=True))
-    | st.sampled_from([Pattern("a\\.b|\"'\x7f"), Pattern("^$")])
-)
-
-
-@st.composite
-def rules(draw: st.DrawFn) -> Rule:
-    """Draw a rule that a file may hold."""
-    level = draw(st.sampled_from([None, *FaultLevel]))
-    hostlist = draw(_NODES)
-    return Rule(
-        draw(_TEXT.filter(str.isprintable)),
-        level,
-        draw(st.frozensets(st.sampled_from(sorted(WORDS)), min_size=1, max_size=3)),
-        draw(_REASONS),
-        draw(_NAMES),
-        frozenset(node_names(hostlist)),
-        hostlist,
-        draw(_NAMES),
-        draw(st.integers(0, 10 * 366 * 86_400)) if level else 0,
-    )
-
-
-@settings(deadline=None)  # a busy machine is no failure
-@given(
-    st.builds(
-        Policy,
-        publish_at=st.sampled_from([_PRE, _SEPARATE]),
-        rules=st.lists(rules(), max_size=4, unique_by=lambda rule: rule.name).map(tuple),
-        clear_after=st.builds(ClearAfter, passes=st.integers(1, 999_999))
-        | st.builds(ClearAfter, seconds=st.integers(0, 10 * 366 * 86_400)),
-        max_new_exclusions=st.none()
-        | st.builds(MaxNewExclusions, st.integers(0, 999_999))
-        | st.builds(MaxNewExclusions, st.integers(0, 100), st.just(value=True)),
-        hold_passes=st.integers(1, 99),
-    )
-)
-def test_what_is_shown_means_the_same(policy: Policy) -> None:
-    """Any policy, with any text in it, is read back from what is shown, in ASCII that every terminal takes."""
-    kept = tuple(
-        rule for n, rule in enumerate(policy.rules) if not any(earlier.hides(rule) for earlier in policy.rules[:n])
-    )
-    policy = replace(policy, rules=kept)
-    shown = as_toml(policy)
-    assert same(read(shown)) == same(policy)
-    assert shown.isascii()
-    assert all(line.isprintable() for line in shown.split("\n"))

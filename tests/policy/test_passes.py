@@ -104,7 +104,7 @@ def test_no_verdict_keeps_what_was_decided(site: Site) -> None:
     site.rules(Rule("flaky", None, frozenset({"DRAIN"}), nodes=frozenset({"n4"})))
     site.cluster.set_node("n4", "ALLOCATED+DRAIN")
     done = site.publish()
-    assert (done.changes, done.outcome.no_verdict) == ([], {"n4"})
+    assert (done.changes, done.outcome.unsettled) == ([], {"n4": "rule 'flaky' () says no-verdict"})
     site.cluster.set_node("n4", "DOWN")
     assert site.after(300) == ["exclude 7"]
     site.cluster.set_node("n4", "ALLOCATED+DRAIN")
@@ -140,7 +140,7 @@ def test_a_rule_waits_from_the_first_pass_that_saw_it(site: Site) -> None:
     site.rules(QUIET)
     site.cluster.set_node("n4", "ALLOCATED+NOT_RESPONDING")
     done = site.publish()
-    assert (done.changes, done.outcome.waiting) == ([], {"n4": QUIET.name})
+    assert (done.changes, list(done.outcome.unsettled)) == ([], ["n4"])
     assert site.after(59) == []
     assert site.after(1) == ["exclude 7"]
     site.cluster.set_node("n4", "ALLOCATED")
@@ -367,4 +367,13 @@ def test_another_source_adds_faults_and_takes_none_away(site: Site) -> None:
     unsure = Assessment(None, "noded:stale", final=False)
     assert site.after(300, reports=Told(n4=unsure, n8=unsure)) == ["clear 8"]
     assert [site.excluded(job) for job in "789"] == [True, False, False]
-    assert site.after(300) == ["clear 7"]
+    assert site.after(300, reports=Told()) == ["clear 7"]
+
+
+def test_a_pass_that_does_not_ask_the_other_source_lifts_nothing_of_its(site: Site) -> None:
+    """Slurm alone is no evidence against what NodeD reported."""
+    assert site.after(0, reports=Told(n4=Assessment(_PRE, "noded:0000001D"))) == ["exclude 7"]
+    done = site.publish()
+    assert (done.changes, list(done.outcome.unsettled)) == ([], ["n4"])
+    site.cluster.set_node("n4", "DOWN")
+    assert site.after(300) == ["update 7"]

@@ -7,6 +7,8 @@ from itertools import product
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from segment_health.level import FaultLevel
 from segment_health.policy.assess import Assessment, Policy
@@ -321,3 +323,85 @@ def test_what_is_hidden_never_decides(earlier: Rule, later: Rule, expected: bool
         findings = policy.assess(bad, partitions={other}, seen=seen, now=NOW).findings
         decides = decides or any(finding.rule is later for finding in findings)
     assert decides is not expected
+
+
+_WORDS = ["DRAIN", "NOT_RESPONDING", "DOWN", "UNKNOWN", "IDLE"]
+_RULES = st.builds(
+    Rule,
+    st.just("any"),
+    st.sampled_from(FaultLevel),
+    st.frozensets(st.sampled_from(_WORDS), max_size=2),
+    st.none() | st.sampled_from([LINK, Pattern("xid"), Pattern("link", literal=True)]),
+    st.frozensets(st.sampled_from("xy"), max_size=2),
+    st.frozensets(st.sampled_from(["n1", "n2"]), max_size=2),
+    partitions=st.frozensets(st.sampled_from("xy"), max_size=2),
+    min_duration=st.sampled_from([0, 60, 600]),
+).flatmap(lambda rule: st.sampled_from([rule, replace(rule, level=None, min_duration=0)]))
+
+
+@st.composite
+def narrowed(draw: st.DrawFn, rule: Rule) -> Rule:
+    """Draw a rule that asks for much of what another one asks for, and so is hidden more often than any rule."""
+    other = draw(_RULES)
+    kept = {
+        key: getattr(rule, key)
+        for key in ("states", "reason", "reason_users", "nodes", "partitions")
+        if draw(st.integers(0, 3))
+    }
+    return replace(other, **kept)
+
+
+@settings(deadline=None, max_examples=300)  # a busy machine is no failure
+@given(st.data(), st.sampled_from([None, NOW - 600, NOW - 60, NOW]))
+def test_no_node_is_judged_by_a_hidden_rule(data: st.DataObject, since: int | None) -> None:
+    """Whatever the node, whatever stands between the two rules, and however long each word has been there."""
+    earlier, between = data.draw(_RULES), data.draw(st.lists(_RULES, max_size=1))
+    later = data.draw(narrowed(earlier))
+    if not earlier.hides(later):
+        return
+    policy = Policy(rules=(earlier, *between, later))
+    lasting = data.draw(st.lists(st.sampled_from([0, 59, 60, 599, 600, 900]), min_size=6, max_size=6))
+    words = dict(zip(("IDLE", "DOWN", "UNKNOWN", "MIXED", "DRAIN", "NOT_RESPONDING"), lasting, strict=True))
+    for base, flags, name, reason, user, partition, allocated in product(
+        ("IDLE", "DOWN", "UNKNOWN", "MIXED"),
+        (frozenset[str](), DRAIN, QUIET, DRAIN | QUIET | {"POWERING_UP"}),
+        ("n1", "n2"),
+        (None, "link", "xid"),
+        (None, "x", "y"),
+        "xy",
+        (True, False),
+    ):
+        seen = {(name, word): NOW - seconds for word, seconds in words.items()}
+        one = Node(name, base, flags, reason, user, since)
+        found = policy.assess(one, allocated=allocated, partitions={partition}, seen=seen, now=NOW)
+        assert not any(finding.rule is later for finding in found.findings)
+
+
+# ── words that count, and words that do not ────────────────────────────────────────────────────────────────────
+
+ANY = Rule("any", _SEPARATE, nodes=frozenset({"n7"}))
+COUNTED: list[Any] = [
+    pytest.param(Rule("up", _SEPARATE, QUIET), "ALLOCATED+NOT_RESPONDING+POWERING_UP", "state", id="powering-up"),
+    pytest.param(Rule("up", _SEPARATE, QUIET), "ALLOCATED+NOT_RESPONDING", "rule:up", id="up"),
+    pytest.param(Rule("undrain", _SEPARATE, DRAIN), "ALLOCATED+DRAIN+UNDRAIN", "state", id="undrain"),
+    pytest.param(
+        Rule("undrain", _SEPARATE, frozenset({"UNDRAIN"})),
+        "IDLE+DRAIN+UNDRAIN",
+        "rule:undrain",
+        id="undrain-named",
+    ),
+    pytest.param(Rule("mixed", _SEPARATE, frozenset({"MIXED"})), "MIXED", "rule:mixed", id="mixed"),
+    pytest.param(Rule("idle", _SEPARATE, frozenset({"IDLE"})), "MIXED", "state", id="not-idle"),
+    pytest.param(ANY, "IDLE", "rule:any", id="healthy-word"),
+    pytest.param(ANY, "UNKNOWN+DRAIN", "rule:any", id="evidence-beside-unknown"),
+    pytest.param(ANY, "UNKNOWN+NOT_RESPONDING", "state", id="no-evidence-beside-unknown"),
+    pytest.param(ANY, "", "state", id="no-state"),
+    pytest.param(ANY, "NEWBASE", "state", id="base-of-a-newer-slurm"),
+    pytest.param(ANY, "IDLE+NEWFLAG", "rule:any", id="flag-of-a-newer-slurm"),
+]
+
+
+@pytest.mark.parametrize(("rule", "state", "expected"), COUNTED)
+def test_which_words_a_rule_can_judge(rule: Rule, state: str, expected: str) -> None:
+    """Those that the table counts: what is excused or not understood stays so, unless it is named."""
+    assert Policy(rules=(rule,)).assess(node(state)).rule.startswith(expected)
