@@ -337,6 +337,7 @@ def test_a_reload_takes_the_new_plan(loop: Loop) -> None:
 
 
 PLANNED = '[[rule]]\nname = "planned"\nstate = ["DRAIN"]\nreason = "maintenance"\nlevel = "NotHandleFault"\n'
+NOTHING = "# nothing yet\n"
 WRONG = PLANNED.replace("DRAIN", "DRIAN")
 
 
@@ -351,7 +352,7 @@ class Followed:
     service: Service = field(init=False)
 
     def __post_init__(self) -> None:
-        self.path.write_text("# nothing yet\n")
+        self.path.write_text(NOTHING)
         file = PolicyFile(str(self.path), lambda: load(str(self.path), node_names))
         publication = Publication(str(self.loop.directory), EVERYTHING, file.read(), "0.1.0", 300.0, loop=True)
         self.plan = Plan(publication, self.loop.cluster.source, 1800.0, False, None, policy_file=file)
@@ -392,13 +393,25 @@ def followed(loop: Loop, tmp_path: Path) -> Followed:
         ([PLANNED, WRONG], [False, False], ["INFO policy ", "ERROR the policy in force stays: "], ":3: "),
         ([WRONG], [True], ["ERROR the policy in force stays: "], ":3: "),
         ([WRONG, PLANNED], [True, False], ["ERROR the policy", "INFO policy "], None),
+        ([PLANNED, ""], [False, False], ["INFO policy ", "ERROR the policy in force stays: "], "says nothing"),
         ([PLANNED, None], [False, False], ["INFO policy ", "ERROR the policy in force stays: "], "No such file"),
         ([None, PLANNED], [True, False], ["ERROR the policy in force stays: ", "INFO policy "], None),
-        ([None, ""], [True, True], ["ERROR the policy in force stays: ", "INFO policy "], None),
+        ([None, NOTHING], [True, True], ["ERROR the policy in force stays: ", "INFO policy "], None),
         ([WRONG, WRONG + "#"], [True, True], ["ERROR the policy", "ERROR the policy"], ":3: "),
         ([PLANNED, PLANNED], [False, False], ["INFO policy "], None),
     ],
-    ids=["good", "good-bad", "bad", "bad-good", "gone", "gone-back", "gone-same", "bad-worse", "touched"],
+    ids=[
+        "good",
+        "good-bad",
+        "bad",
+        "bad-good",
+        "emptied",
+        "gone",
+        "gone-back",
+        "gone-same",
+        "bad-worse",
+        "touched",
+    ],
 )
 def test_a_policy_file_is_followed(
     followed: Followed, steps: list[str | None], excluded: list[bool], said: list[str], error: str | None

@@ -154,7 +154,7 @@ def test_a_silent_node_is_waited_for_across_single_passes(
         cluster.wait_until(lambda: "NOT_RESPONDING" in cluster.node_state("n2"), what="a node that is silent")
         first = site.call(*site.arguments(*options))
         seen = time.time()
-        assert "rule 'lasting' waits for its min_duration on n2" in first.stderr
+        assert f"rule 'lasting' ({policy}:1) waits for its min_duration: n2" in first.stderr
         assert site.excluded() == set()
         cluster.wait_until(lambda: site.changes(*options) == [f"exclude {unit}"], what="three seconds")
         assert time.time() - seen > 2  # whole seconds are compared
@@ -170,7 +170,7 @@ def test_a_rule_waits_on_across_a_restart(site: Site, policy: Path, start: Start
     publisher = start(*options)
     site.cluster.run("scontrol", "reboot", "n1")  # once it is idle; its job runs on
     try:
-        publisher.poked_until(lambda: "waits for its min_duration on n1" in publisher.log.read_text())
+        publisher.poked_until(lambda: "waits for its min_duration: n1" in publisher.log.read_text())
         (seen,) = state(site)["seen"]
         publisher.end(number)
         time.sleep(2)
