@@ -17,13 +17,9 @@ from .level import FaultLevel
 from .policy.assess import worse
 from .policy.states import is_understood
 from .situation import Action, Decision, Outcome, Remembered
-from .unit import unit_id_of, units_of
+from .unit import partitions_by_node, unit_id_of, units_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from slurm.job import Allocation
-
     from .contract import UnitId
     from .situation import Situation
     from .unit import Unit
@@ -86,7 +82,7 @@ def _decide_present(unit: Unit, situation: Situation, outcome: Outcome) -> None:
         judgement = judge(unit, known_as, situation, outcome)
         wanted = judgement.wanted
         if judgement.is_fit and prior is not None:
-            fit_passes, fit_since = _fit_for(remembered, situation.now)
+            fit_passes, fit_since = _fit_for(remembered, situation)
         healthy = situation.policy.clear_after.is_met(fit_passes, situation.now - fit_since)
         may_lift = judgement.is_fit and (healthy or judgement.overridden)
         decision = _reconcile(unit, wanted, prior, situation, may_lift=may_lift)
@@ -115,11 +111,15 @@ def _decide_present(unit: Unit, situation: Situation, outcome: Outcome) -> None:
     )
 
 
-def _fit_for(remembered: Remembered | None, now: int) -> tuple[int, int]:
-    """Return how many passes in a row have found an excluded unit fit, with this one, and since when."""
+def _fit_for(remembered: Remembered | None, situation: Situation) -> tuple[int, int]:
+    """Return how many passes in a row have found an excluded unit fit, with this one, and since when.
+
+    Counted no further than `clear_after` asks: what is not ours to lift would change the state with every pass.
+    """
     if remembered is None or not remembered.fit_passes:
-        return 1, now
-    return remembered.fit_passes + 1, min(now, remembered.fit_since)
+        return 1, situation.now
+    passes = min(remembered.fit_passes + 1, situation.policy.clear_after.passes)
+    return passes, min(situation.now, remembered.fit_since)
 
 
 def _folded(nodes: frozenset[str], remembered: Remembered | None, situation: Situation) -> str:
@@ -224,7 +224,7 @@ def _decide_absent(unit_id: UnitId, situation: Situation, outcome: Outcome) -> N
 
 def _count_nodes(situation: Situation, outcome: Outcome) -> None:
     policy, snapshot, reports = situation.policy, situation.snapshot, situation.reports or {}
-    partitions = _partitions(snapshot.allocations)
+    partitions = partitions_by_node(snapshot.allocations)
     for name, node in snapshot.nodes.items():
         held_by = partitions.get(name)
         if policy.rules:
@@ -239,12 +239,3 @@ def _count_nodes(situation: Situation, outcome: Outcome) -> None:
             outcome.unavailable_nodes += 1
         for flag in assessment.unknown:
             outcome.unknown_flags.setdefault(flag, name)
-
-
-def _partitions(allocations: Iterable[Allocation]) -> dict[str, list[str]]:
-    """Map each node that is held to the partitions of those who hold it."""
-    partitions: dict[str, list[str]] = {}
-    for allocation in allocations:
-        for name in allocation.nodes:
-            partitions.setdefault(name, []).append(allocation.partition)
-    return partitions

@@ -50,6 +50,15 @@ def units_of(allocations: Collection[Allocation]) -> dict[UnitId, Unit]:
     return {unit_id: _unite(unit_id, allocations) for unit_id, allocations in parts.items()}
 
 
+def partitions_by_node(allocations: Collection[Allocation]) -> dict[str, list[str]]:
+    """Map each node that is held to the partitions of those who hold it."""
+    partitions: dict[str, list[str]] = {}
+    for allocation in allocations:
+        for name in allocation.nodes:
+            partitions.setdefault(name, []).append(allocation.partition)
+    return partitions
+
+
 def _unite(unit_id: UnitId, parts: list[Allocation]) -> Unit:
     leader = min(parts, key=lambda part: (part.job_id != part.het_job_id, int(part.job_id)))
     return Unit(

@@ -125,10 +125,9 @@ def _seconds(text: str) -> int | None:
 
 def _graded(snapshot: Snapshot, policy: Policy, now: int) -> dict[str, Assessment]:
     """Grade every node of a snapshot; a rule with a `min_duration` knows no earlier pass here."""
-    partitions: dict[str, set[str]] = {}
-    for allocation in snapshot.allocations:
-        for name in allocation.nodes:
-            partitions.setdefault(name, set()).add(allocation.partition)
+    from segment_health.unit import partitions_by_node  # noqa: PLC0415
+
+    partitions = partitions_by_node(snapshot.allocations)
     return {
         node.name: policy.assess(
             node,

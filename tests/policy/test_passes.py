@@ -276,6 +276,16 @@ def test_a_new_generation_does_not_wait_for_health(site: Site) -> None:
     assert not site.excluded("8")
 
 
+def test_somebody_elses_artifact_changes_no_state_of_ours(site: Site) -> None:
+    """Health is counted no further than it is asked for, or the state would be written with every pass."""
+    (site.directory / "segment_health_check.7.7").write_text("n3\n")
+    state = site.directory / ".segment-health/state/all@fake.json"
+    assert site.after(0) == ["foreign 7"]
+    written = state.stat().st_ino
+    assert [site.after(300), site.after(300)] == [["foreign 7"], ["foreign 7"]]
+    assert state.stat().st_ino == written
+
+
 # ── what is too much at once ───────────────────────────────────────────────────────────────────────────────────
 
 
