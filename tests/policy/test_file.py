@@ -6,7 +6,8 @@ import os
 import re
 from dataclasses import replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,37 +21,9 @@ from segment_health.policy.rule import Rule
 from segment_health.policy.schema import MAX_RULES
 from segment_health.sources import node_names
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 _OK, _PRE, _SEPARATE = FaultLevel
 
-EVERYTHING = """\
-publish_at = "SeparateFault"
-clear_after = "3 passes"
-max_new_exclusions = "10%"
-hold_passes = 5
-
-[[rule]]
-name = "planned maintenance"
-state = ["DRAIN", "fail"]
-reason = "maintenance|reboot asap"
-level = "NotHandleFault"
-
-[[rule]]
-name = "lab"
-node = ["n[01-02]", "gpu7"]
-partition = "lab"
-reason_literal = "(test)"
-reason_user = ["alice", "bob"]
-level = "no-verdict"
-
-[[rule]]
-name = "quiet"
-state = "NOT_RESPONDING"
-level = "PreSeparateFault"
-min_duration = "5m"
-"""
+EVERYTHING = (Path(__file__).parents[1] / "data/policy/everything.toml").read_text()
 
 
 def read(text: str) -> Policy:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,32 +21,7 @@ from segment_health.sources import node_names
 
 _OK, _PRE, _SEPARATE = FaultLevel
 
-EVERYTHING = """\
-publish_at = "SeparateFault"
-clear_after = "3 passes"
-max_new_exclusions = "10%"
-hold_passes = 5
-
-[[rule]]
-name = "planned maintenance"
-state = ["DRAIN", "fail"]
-reason = "maintenance|reboot asap"
-level = "NotHandleFault"
-
-[[rule]]
-name = "lab"
-node = ["n[01-02]", "gpu7"]
-partition = "lab"
-reason_literal = "(test)"
-reason_user = ["alice", "bob"]
-level = "no-verdict"
-
-[[rule]]
-name = "quiet"
-state = "NOT_RESPONDING"
-level = "PreSeparateFault"
-min_duration = "5m"
-"""
+EVERYTHING = (Path(__file__).parents[1] / "data/policy/everything.toml").read_text()
 
 
 def read(text: str) -> Policy:
