@@ -55,6 +55,19 @@ def replace_file(directory: int, name: str, content: bytes, *, mode: int, durabl
         raise
 
 
+def create_empty(directory: int, name: str, *, mode: int) -> None:
+    """Give `name` in the open `directory` a file of no bytes; whatever has that name already stays.
+
+    Raises OSError: FileExistsError too, so that nobody's decision is taken for an empty one.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(name, flags, mode, dir_fd=directory)
+    try:
+        os.fchmod(descriptor, mode)  # whatever the umask
+    finally:
+        os.close(descriptor)
+
+
 def sync_directory(directory: int) -> None:
     """Ask that renames reach the disk; file systems that cannot (EINVAL on some NFS) are forgiven."""
     try:
@@ -76,9 +89,9 @@ def read_file(directory: int, name: str, limit: int) -> bytes:
 
 
 @contextlib.contextmanager
-def open_directory(path: str, *, inside: int | None = None) -> Iterator[int]:
-    """Open a directory; below another one (`inside`) symbolic links are refused."""
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (0 if inside is None else os.O_NOFOLLOW)
+def open_directory(path: str, *, inside: int | None = None, links: bool = True) -> Iterator[int]:
+    """Open a directory; a symbolic link is refused below another one (`inside`), and where `links` says so."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (os.O_NOFOLLOW if inside is not None or not links else 0)
     descriptor = os.open(path, flags, dir_fd=inside)
     try:
         yield descriptor

@@ -7,9 +7,10 @@ defined there, and used here.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .consumer import ARTIFACT_PREFIX, artifact_name, is_id
 from .level import FaultLevel
@@ -55,6 +56,14 @@ class Generation(NamedTuple):
     restart_count: int
     start_time: int
     """Seconds since the epoch, UTC."""
+
+    def is_older_than(self, other: Generation) -> bool:
+        """Whether this run of a unit came before `other`.
+
+        Either number tells: Slurm's clock may be set back between two restarts, and a job id that is used again
+        after MaxJobId (slurm.conf(5)) begins with no restarts.
+        """
+        return self.restart_count < other.restart_count or self.start_time < other.start_time
 
 
 class Publisher(NamedTuple):
@@ -111,7 +120,20 @@ class Content(Enum):
     """What can stand in an artifact that is not an Artifact of ours."""
 
     FOREIGN = "foreign"
-    """Somebody else wrote it: a person, or NVRx's reference producer with its comma-separated node list."""
+    """Somebody else wrote it."""
+    REFERENCE = "reference"
+    """Somebody else wrote it as NVRx's reference producer does: names of nodes with commas between, and no
+    more."""
+
+
+_REFERENCE = re.compile(rb"[A-Za-z0-9._-]+(?:,[A-Za-z0-9._-]+)*")
+
+
+def classify(content: bytes, unit: UnitId) -> Artifact | Content:
+    """Tell what stands in the artifact of `unit`."""
+    if _REFERENCE.fullmatch(content):
+        return Content.REFERENCE
+    return decode(content, unit) or Content.FOREIGN
 
 
 def encode(artifact: Artifact) -> bytes:
@@ -120,7 +142,12 @@ def encode(artifact: Artifact) -> bytes:
     Pure ASCII: what is not, and every control character, is escaped, since reasons are anybody's text and
     people print these files.
     """
-    document = {
+    return one_line(document_of(artifact))
+
+
+def document_of(artifact: Artifact) -> dict[str, Any]:
+    """Return what stands in an artifact, as a JSON object."""
+    return {
         "schema": SCHEMA,
         "job_id": artifact.unit.job_id,
         "task_id": artifact.unit.task_id,
@@ -147,7 +174,6 @@ def encode(artifact: Artifact) -> bytes:
         "updated": utc(artifact.updated),
         "publisher": artifact.publisher._asdict(),
     }
-    return one_line(document)
 
 
 def decode(content: bytes, unit: UnitId) -> Artifact | None:
@@ -157,30 +183,38 @@ def decode(content: bytes, unit: UnitId) -> Artifact | None:
     take a newer one's exclusion for a stranger's.
     """
     try:
-        document = Fields(json.loads(content))
-        schema = document.number("schema")
-        ids = UnitId(document.text("job_id"), document.text("task_id"))
-        generation, publisher = document.fields("generation"), document.fields("publisher")
-        artifact = Artifact(
-            unit=ids,
-            level=FaultLevel[document.text("level")],
-            nodes=tuple(_node_fault(node) for node in document.each("nodes")),
-            unavailable=document.text("unavailable"),
-            generation=Generation(generation.number("restart_count"), generation.number("start_time")),
-            nodelist=generation.text("nodelist"),
-            first_published=document.time("first_published"),
-            updated=document.time("updated"),
-            publisher=Publisher(
-                host=publisher.text("host"),
-                pid=publisher.number("pid"),
-                version=publisher.text("version"),
-                cluster=publisher.text("cluster"),
-                scope=publisher.text("scope"),
-            ),
-        )
+        artifact, schema = _artifact(Fields(json.loads(content)))
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return artifact if ids == unit and schema >= SCHEMA else None
+    return artifact if artifact.unit == unit and schema >= SCHEMA else None
+
+
+def artifact_of(document: Fields) -> Artifact:
+    """Read an artifact that stands inside something else. Raises what Fields raises."""
+    return _artifact(document)[0]
+
+
+def _artifact(document: Fields) -> tuple[Artifact, int]:
+    """Return an artifact and its schema."""
+    generation, publisher = document.fields("generation"), document.fields("publisher")
+    artifact = Artifact(
+        unit=UnitId(document.text("job_id"), document.text("task_id")),
+        level=FaultLevel[document.text("level")],
+        nodes=tuple(_node_fault(node) for node in document.each("nodes")),
+        unavailable=document.text("unavailable"),
+        generation=Generation(generation.number("restart_count"), generation.number("start_time")),
+        nodelist=generation.text("nodelist"),
+        first_published=document.time("first_published"),
+        updated=document.time("updated"),
+        publisher=Publisher(
+            host=publisher.text("host"),
+            pid=publisher.number("pid"),
+            version=publisher.text("version"),
+            cluster=publisher.text("cluster"),
+            scope=publisher.text("scope"),
+        ),
+    )
+    return artifact, document.number("schema")
 
 
 def _node_fault(node: Fields) -> NodeFault:

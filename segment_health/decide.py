@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from .situation import Situation
     from .unit import Unit
 
+_HEALTHY = {Action.CLEAR, Action.PRECREATE}
+"""What leaves an artifact without content."""
 MISSES_TO_RETIRE = 2
 """Complete passes in a row that must miss a unit: slurmctld may forget one for a moment, never twice."""
 
@@ -45,7 +47,16 @@ def decide(situation: Situation) -> Outcome:
             outcome.memory[unit_id] = remembered
     _count_nodes(situation, outcome)
     hold(situation, outcome)
+    _yield_to_a_newer_view(situation, outcome)
     return outcome
+
+
+def _yield_to_a_newer_view(situation: Situation, outcome: Outcome) -> None:
+    """Change nothing where a publisher of this scope on another host has judged by a newer view meanwhile."""
+    previous = situation.previous_pass
+    if previous is not None and situation.is_newer_elsewhere(previous, situation.previous_host):
+        outcome.superseded_by = situation.previous_host
+        outcome.decisions, outcome.held, outcome.separated = [], [], []
 
 
 def _first_seen(situation: Situation) -> dict[tuple[str, str], int]:
@@ -94,12 +105,19 @@ def _decide_present(unit: Unit, situation: Situation, outcome: Outcome) -> None:
     if wanted is not None and wanted.level is FaultLevel.SeparateFault and not separated:
         separated = True
         outcome.separated.append(wanted)
+    over = _replaced(prior, decision, remembered, unit, situation)
+    if over is not None and decision is not None and decision.action is Action.CLEAR:
+        decision, over = _write(Action.UPDATE, over), None  # what we raised was another scope's, which it is again
+    if decision is None and prior is None and situation.precreate:
+        published = True
+        if unit.id not in situation.empty:
+            decision = Decision(Action.PRECREATE, unit.id)
     if decision is not None:
         outcome.decisions.append(decision)
         published |= decision.action is not Action.FOREIGN
     outcome.units += 1
     outcome.nodes_of[unit.id] = len(unit.nodes)
-    outcome.excluded += decision.action is not Action.CLEAR if decision is not None else prior is not None
+    outcome.excluded += decision.action not in _HEALTHY if decision is not None else prior is not None
     outcome.memory[unit.id] = Remembered(
         unit.generation,
         _folded(known_as, remembered, situation),
@@ -108,7 +126,26 @@ def _decide_present(unit: Unit, situation: Situation, outcome: Outcome) -> None:
         separated=separated,
         fit_passes=fit_passes,
         fit_since=fit_since,
+        over=over,
     )
+
+
+def _replaced(
+    prior: Artifact | Content | None,
+    decision: Decision | None,
+    remembered: Remembered | None,
+    unit: Unit,
+    situation: Situation,
+) -> Artifact | None:
+    """Return the exclusion of another living scope that ours stands in the place of, None if there is none."""
+    if is_ours(prior, situation):
+        over = None if remembered is None else remembered.over
+    else:
+        raised = decision is not None and decision.action is Action.UPDATE
+        over = prior if raised and isinstance(prior, Artifact) else None
+    if over is None or over.generation != unit.generation or not _is_alive(over, situation):
+        return None
+    return over
 
 
 def _fit_for(remembered: Remembered | None, situation: Situation) -> tuple[int, int]:
@@ -143,13 +180,22 @@ def _reconcile(
     if isinstance(prior, Content) or prior.publisher.cluster != situation.publisher.cluster:
         return _over_foreign(unit, wanted, situation, may_lift=may_lift)
     if is_ours(prior, situation):
-        if wanted is not None:
-            return None if wanted.says_the_same_as(prior) else _write(Action.UPDATE, wanted)
-        return _lift(prior) if may_lift or prior.generation != unit.generation else None
-    outdated = prior.generation < unit.generation
+        return _over_ours(unit, wanted, prior, situation, may_lift=may_lift)
+    outdated = prior.generation.is_older_than(unit.generation)
     if wanted is not None:
         return _write(Action.UPDATE, wanted) if outdated or wanted.level > prior.level else None
     return _lift(prior) if outdated or (may_lift and not _is_alive(prior, situation)) else None
+
+
+def _over_ours(
+    unit: Unit, wanted: Artifact | None, prior: Artifact, situation: Situation, *, may_lift: bool
+) -> Decision | None:
+    """Bring up to date what this scope wrote itself, unless another host has done so by a newer view."""
+    if situation.is_newer_elsewhere(prior.updated, prior.publisher.host):
+        return None
+    if wanted is not None:
+        return None if wanted.says_the_same_as(prior) else _write(Action.UPDATE, wanted)
+    return _lift(prior) if may_lift or prior.generation != unit.generation else None
 
 
 def _over_foreign(unit: Unit, wanted: Artifact | None, situation: Situation, *, may_lift: bool) -> Decision | None:
@@ -188,7 +234,7 @@ def _may_retire(unit_id: UnitId, prior: Artifact | Content | None, situation: Si
     if not isinstance(prior, Artifact):
         return False
     if is_ours(prior, situation):
-        return True
+        return not situation.is_newer_elsewhere(prior.updated, prior.publisher.host)
     return (
         prior.publisher.cluster == situation.publisher.cluster
         and situation.scope.covers_absent(unit_id)

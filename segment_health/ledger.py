@@ -109,7 +109,11 @@ class Ledger:
         return heartbeats
 
     def bury(self, now: float) -> None:
-        """Remove heartbeats and states untouched for BURY_SECONDS: each job's sidecar leaves one."""
+        """Remove heartbeats untouched for BURY_SECONDS, and states without one: each job's sidecar leaves both.
+
+        A state alone may be that old and be needed: it is written only when there is something new to remember.
+        """
+        beating = {self._file}
         for part in ("heartbeat", "state"):
             with self._folder(part, create=True) as folder:
                 names = os.listdir(folder)
@@ -117,7 +121,9 @@ class Ledger:
                 for name in names:
                     with contextlib.suppress(OSError):  # another user's, or gone
                         touched = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime
-                        if name != self._file and now - touched > BURY_SECONDS:
+                        if now - touched <= BURY_SECONDS:
+                            beating.add(name)
+                        elif name not in beating:
                             os.unlink(name, dir_fd=folder)
 
     def overrides(self) -> dict[UnitId, Override]:

@@ -37,7 +37,7 @@ def prune(path: str, version: str, max_age: float, now: int) -> list[Change]:
     """Clear every exclusion whose publisher is dead and that no complete pass has confirmed for `max_age` seconds.
 
     A complete pass of the scope that wrote an artifact confirms it. Units that another living publisher watches
-    are that one's to judge. Raises OSError.
+    are that one's to judge. What was cleared long ago, and nobody watches, is removed. Raises OSError.
     """
     with open_decisions(path) as directory:
         exclusions = _exclusions(directory.read())
@@ -56,7 +56,11 @@ def prune(path: str, version: str, max_age: float, now: int) -> list[Change]:
             last = max(artifact.updated, confirmed.get(writer, 0))
             if writer not in living and unit not in covered and now - last > max_age:
                 old[unit] = artifact
-        return _clear(directory, old, _by_hand(version), now, STALE)
+        changes = _clear(directory, old, _by_hand(version), now, STALE)
+        forgotten = [decision for decision in directory.forgotten(now) if decision.unit not in covered]
+        for decision in forgotten:
+            directory.ledger("", "").drop_override(decision.unit)
+        return changes + [directory.attempt(decision) for decision in forgotten]
 
 
 def override(

@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-PASS, LOOP = "pass", "loop"
-"""A loop holds LOOP for its life and PASS for each pass, so that a single pass can come in between."""
+PASS, LOOP, WRITE = "pass", "loop", "write"
+"""A loop holds LOOP for its life and PASS for each pass, so that a single pass can come in between.
+
+WRITE is held by the process that touches the decision directory: should that hang in the kernel, longer than
+whoever started it lives, nobody else begins to write before it is gone.
+"""
 
 
 class AlreadyRunning(Exception):  # noqa: N818 - not an error: overlapping cron runs are normal
@@ -34,9 +38,9 @@ def hold(  # noqa: PLR0913 - what is locked has three parts
 ) -> Iterator[None]:
     """Hold a lock of a publisher, PASS or LOOP; released however this process ends.
 
-    `cluster` is whatever tells this process's cluster from another one of the same host: its name, or the path
-    of its slurm.conf, which is known before the first answer. Raises AlreadyRunning after `wait` seconds, or
-    LockError at once.
+    `directory` is the real path: one directory has one lock, however it is written. `cluster` is whatever tells
+    this process's cluster from another one of the same host: its name, or the path of its slurm.conf, which is
+    known before the first answer. Raises AlreadyRunning after `wait` seconds, or LockError at once.
     """
     from filelock import FileLock, Timeout  # noqa: PLC0415 - 47 ms, and only a publisher needs it
 
@@ -58,8 +62,8 @@ def hold(  # noqa: PLR0913 - what is locked has three parts
 
 def path_of(what: str, directory: str, cluster: str, scope: str, environ: Mapping[str, str]) -> str:
     """Return where a lock is on this host; beside it lies who holds it, in `.pid`. Raises LockError."""
-    # A digest: no text from outside becomes a path, and the real path is one however it was written.
-    identity = "\0".join((os.path.realpath(directory), cluster, scope))
+    # A digest: no text from outside becomes a path.
+    identity = f"{directory}\0{cluster}\0{scope}"
     name = hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()[:32]
     return f"{lock_directory(environ)}/{name}.{what}"
 

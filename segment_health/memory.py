@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .contract import Generation, Publisher, UnitId
+from .contract import Generation, Publisher, UnitId, artifact_of, document_of
 from .record import Fields, one_line, utc
 from .situation import Memory, Override, Remembered
 
 if TYPE_CHECKING:
+    from .contract import Artifact
     from .situation import Decision
 
 _SCHEMA = 1
@@ -111,6 +112,7 @@ def encode_state(memory: Memory) -> bytes:
                     "separated": known.separated,
                     "fit_passes": known.fit_passes,
                     "fit_since": known.fit_since,
+                    "over": None if known.over is None else document_of(known.over),
                 }
                 for unit, known in memory.units.items()
             ],
@@ -136,6 +138,7 @@ def decode_state(content: bytes) -> Memory:
             unit.truth("separated"),
             unit.optional("fit_passes", unit.number) or 0,
             unit.optional("fit_since", unit.number) or 0,
+            _over(unit),
         )
         for unit in state.each("units")
     }
@@ -144,6 +147,11 @@ def decode_state(content: bytes) -> Memory:
         for row in state.optional("seen", state.each) or []
     }
     return Memory(units, seen, state.optional("held", state.number) or 0)
+
+
+def _over(unit: Fields) -> Artifact | None:
+    told = unit.optional("over", unit.fields)
+    return None if told is None else artifact_of(told)
 
 
 def history_entry(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from .atomic import host_name
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .contract import UnitId
     from .ledger import Ledger
     from .policy.assess import Assessment
-    from .publication import Publication
+    from .publication import Publication, Reports
     from .scope import Scope
     from .situation import Override
     from .sources import Source
@@ -28,26 +28,46 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What was seen at `now` (seconds since the epoch, UTC); `remarks` are worth a person's look."""
+    """What was seen at `now` (seconds since the epoch, UTC); `remarks` are worth a person's look.
+
+    `began` is when Slurm was first asked: what somebody else learned after that is newer than this. `publisher` is
+    who asked.
+    """
 
     snapshot: Snapshot
     reports: Mapping[str, Assessment] | None
     now: int
     remarks: list[str]
+    began: int
+    publisher: Publisher
 
 
 def observe(publication: Publication, source: Source, clock: Callable[[], float]) -> Observation:
     """Ask Slurm, and what else is asked. Raises SourceUnknown when the truth could not be learned."""
+    observation = ask(publication, source, clock)
+    if publication.reports is None:
+        return observation
+    return consult(observation, publication.reports.read(observation.snapshot.nodes.keys(), observation.now))
+
+
+def ask(publication: Publication, source: Source, clock: Callable[[], float]) -> Observation:
+    """Ask Slurm alone. Raises SourceUnknown when the truth could not be learned."""
+    began = int(clock())
     snapshot = source.observe()
     _must_show_own_job(publication, snapshot)
     now = int(clock())
     remarks = [*source.remarks, *_partial_view(publication.scope, snapshot)]
     if publication.policy_error is not None:
         remarks.append(f"the policy in force is an older one: {publication.policy_error}")
-    if publication.reports is None:
-        return Observation(snapshot, None, now, remarks)
-    told = publication.reports.read(snapshot.nodes.keys(), now)
-    return Observation(snapshot, told.assessments, now, [*remarks, *told.remarks])
+    us = Publisher(
+        publication.host or host_name(), os.getpid(), publication.version, snapshot.cluster, str(publication.scope)
+    )
+    return Observation(snapshot, None, now, remarks, began, us)
+
+
+def consult(observation: Observation, told: Reports) -> Observation:
+    """Add what another source says of the same nodes."""
+    return replace(observation, reports=told.assessments, remarks=[*observation.remarks, *told.remarks])
 
 
 def situate(
@@ -57,23 +77,27 @@ def situate(
 
     Raises OSError when the artifacts could not be read.
     """
-    cluster, scope = observation.snapshot.cluster, str(publication.scope)
+    us = observation.publisher
     published = directory.read()
-    before = _look_back(ledger, (cluster, scope), observation.now)
+    before = _look_back(ledger, (us.cluster, us.scope), observation.now)
     situation = Situation(
         snapshot=observation.snapshot,
         published=published,
         memory=before.memory,
         scope=publication.scope,
         policy=publication.policy,
-        publisher=Publisher(host_name(), os.getpid(), publication.version, cluster, scope),
+        publisher=observation.publisher,
         now=observation.now,
+        began=observation.began,
         living=before.living,
         previous_pass=before.previous_pass,
+        previous_host=before.previous_host,
         overrides=before.overrides,
         reports=observation.reports,
         adopt=publication.adopt,
         force=publication.force,
+        precreate=publication.precreate,
+        empty=frozenset(directory.empty),
     )
     return situation, before.remarks, before.failures
 
@@ -84,6 +108,7 @@ class _Before:
 
     memory: Memory = field(default_factory=Memory)
     previous_pass: int | None = None
+    previous_host: str | None = None
     living: frozenset[tuple[str, str]] | None = None
     overrides: dict[UnitId, Override] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
@@ -98,7 +123,8 @@ def _look_back(ledger: Ledger, us: tuple[str, str], now: int) -> _Before:
         before.remarks.extend(filter(None, [remark]))
         beats = {(beat.publisher.cluster, beat.publisher.scope): beat for beat in ledger.heartbeats()}
         before.living = frozenset(who for who, beat in beats.items() if beat.is_alive(now))
-        before.previous_pass = beats[us].last_complete_pass if us in beats else None
+        if us in beats:
+            before.previous_pass, before.previous_host = beats[us].last_complete_pass, beats[us].publisher.host
         before.overrides = ledger.overrides()
     except OSError as error:
         before.failures.append(f"the ledger could not be read: {error.strerror or error}")

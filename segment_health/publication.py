@@ -25,7 +25,10 @@ class Reports(Protocol):
 
 
 class Reporting(Protocol):
-    """A source of node faults beside Slurm."""
+    """A source of node faults beside Slurm; picklable, for it is read in a child process (see bounded)."""
+
+    path: str
+    """Where it is."""
 
     def read(self, names: Collection[str], now: int) -> Reports:
         """Return what it says of these nodes. Raises SourceUnknown when nobody can tell."""
@@ -40,6 +43,9 @@ class Publication:
     would vouch for now.
     `own_job` is the job in which this process runs, None outside one: if its scope covers that job, an answer
     without it is not the truth.
+    `guarded` refuses a directory in which somebody else may decide. `storage_timeout` is how many seconds shared
+    storage may take, and how old an observation may be that is acted on. `precreate` leaves an empty artifact for
+    units that have none. `host` is the name of the host that publishes, its own if empty.
     `policy_error` says why the newest policy is not the one in force. `reports` are asked beside Slurm. `force`
     publishes whatever the number of new exclusions.
     """
@@ -57,3 +63,7 @@ class Publication:
     policy_error: str | None = None
     reports: Reporting | None = None
     force: bool = False
+    guarded: bool = False
+    storage_timeout: float = 60.0
+    precreate: bool = False
+    host: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,31 +15,42 @@ from .store import Change, open_decisions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from slurm.snapshot import Snapshot
-
     from .contract import UnitId
     from .ledger import Ledger
-    from .policy.assess import Policy
+    from .observe import Observation
     from .publication import Publication
     from .situation import Outcome
     from .sources import Source
     from .store import DecisionDirectory
 
-_EXCLUSIONS_FIRST = {Action.EXCLUDE: 0, Action.UPDATE: 1, Action.CLEAR: 2, Action.RETIRE: 3, Action.FOREIGN: 4}
+_ORDER = {
+    Action.EXCLUDE: 0,
+    Action.UPDATE: 1,
+    Action.CLEAR: 2,
+    Action.RETIRE: 3,
+    Action.PRECREATE: 4,
+    Action.FOREIGN: 5,
+}
+"""Exclusions come first."""
 
 
 @dataclass(slots=True)
 class Pass:
-    """A complete pass.
+    """A complete pass, in which `nodes` nodes of a cluster were judged.
 
-    `remembered` says that the state is on disk. `remarks` are worth a person's look; `failures` are what could not
-    be written beside artifacts (heartbeat, state, history).
+    `policy`, `limit` (new exclusions at once) and `hold_passes` are those in force, for people. `remembered` says
+    that the state is on disk. `remarks` are worth a person's look; `failures` are what could not be written beside
+    artifacts (heartbeat, state, history).
     """
 
-    snapshot: Snapshot
-    policy: Policy
+    cluster: str
+    slurm_version: str | None
+    nodes: int
+    policy: str
+    limit: str
+    hold_passes: int
     outcome: Outcome
-    changes: list[Change]
+    changes: list[Change] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     remembered: bool = False
@@ -51,30 +63,53 @@ class Pass:
 
 
 def run_once(publication: Publication, source: Source, clock: Callable[[], float]) -> Pass:
-    """Make one pass.
+    """Make one pass, storage and all, in this process.
 
     Raises SourceUnknown when Slurm's state could not be learned, and OSError when the directory could not be
     read: in both cases nothing was written, cleared or retired.
     """
-    observation = observe(publication, source, clock)
-    with open_decisions(publication.directory) as directory:
-        ledger = directory.ledger(observation.snapshot.cluster, str(publication.scope))
+    return publish(observe(publication, source, clock), publication, clock)
+
+
+def publish(observation: Observation, publication: Publication, clock: Callable[[], float]) -> Pass:
+    """Decide on what was observed and write it down: all of a pass that touches the decision directory.
+
+    Raises OSError when the directory could not be read, and nothing was changed; or when the observation is too
+    old to go on by, TimeoutError, and what was not changed until then stays.
+    """
+    snapshot, policy = observation.snapshot, publication.policy
+    with open_decisions(publication.directory, guarded=publication.guarded) as directory:
+        ledger = directory.ledger(snapshot.cluster, str(publication.scope))
         situation, remarks, failures = situate(observation, publication, directory, ledger)
         outcome = decide(situation)
-        outcome.decisions.sort(key=lambda decision: _EXCLUSIONS_FIRST[decision.action])
-        remarks = [*observation.remarks, *remarks]
-        done = Pass(observation.snapshot, publication.policy, outcome, [], remarks, failures)
+        outcome.decisions.sort(key=lambda decision: _ORDER[decision.action])
+        done = Pass(
+            snapshot.cluster,
+            snapshot.slurm_version,
+            len(snapshot.nodes),
+            str(policy),
+            str(policy.max_new_exclusions),
+            policy.hold_passes,
+            outcome,
+            remarks=[*observation.remarks, *remarks, *directory.remarks],
+            failures=failures,
+        )
         if publication.dry_run:
             done.changes = [Change(decision, directory.path_of(decision.unit)) for decision in outcome.decisions]
             return done
+        if outcome.superseded_by is not None:  # the newer pass vouches, and remembers
+            return done
         directory.tidy()
-        done.changes = [directory.attempt(decision) for decision in outcome.decisions]
+        for decision in outcome.decisions:
+            _must_be_fresh(observation, publication, clock)
+            done.changes.append(directory.attempt(decision))
+        _must_be_fresh(observation, publication, clock)
         for change in done.changes:  # what could not be retired is not forgotten
             if change.error is not None and change.decision.unit in situation.memory.units:
                 outcome.memory.setdefault(change.decision.unit, situation.memory.units[change.decision.unit])
         heartbeat = Heartbeat(
             situation.publisher,
-            str(publication.policy),
+            str(policy),
             situation.now,
             publication.interval,
             publication.loop,
@@ -82,6 +117,16 @@ def run_once(publication: Publication, source: Source, clock: Callable[[], float
         )
         _keep(done, directory, ledger, heartbeat, vouches=not publication.replay)
     return done
+
+
+def _must_be_fresh(observation: Observation, publication: Publication, clock: Callable[[], float]) -> None:
+    """Refuse to act on an observation that time has overtaken: this process may have been stopped for an hour."""
+    age = clock() - observation.now
+    if age > publication.storage_timeout:
+        raise TimeoutError(
+            errno.ETIMEDOUT,
+            f"what Slurm said is {age:.0f} s old, too old to act on; what was not yet written stays as it was",
+        )
 
 
 def _keep(
@@ -93,7 +138,7 @@ def _keep(
             change.decision.action.value, change.decision, heartbeat.publisher, heartbeat.last_complete_pass
         )
         for change in done.changes
-        if change.error is None and change.decision.action is not Action.FOREIGN
+        if change.error is None and change.decision.action not in {Action.FOREIGN, Action.PRECREATE}
     ]
 
     def remember() -> None:
@@ -107,7 +152,7 @@ def _keep(
         ("the heartbeat", lambda: ledger.beat(heartbeat) if vouches else None),
         ("what is left of dead publishers", lambda: ledger.bury(heartbeat.last_complete_pass)),
     ]
-    if entries:
+    if any(change.error is None and change.decision.action is not Action.FOREIGN for change in done.changes):
         steps.insert(0, ("the directory (fsync)", directory.sync))
     failed: dict[str, list[str]] = {}
     for what, step in steps:

@@ -3,35 +3,40 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import functools
 import os
-import shlex
-import signal
-import subprocess
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from . import lock
 from .atomic import host_name
+from .bounded import bounded
 from .contract import Publisher
 from .lift import lift_stale
+from .observe import ask, consult
 from .policy.file import PolicyError
-from .publish import run_once
+from .publish import publish
+from .separate import run_on_separate
+from .sources import SourceUnknown
 from .store import open_decisions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeVar
 
-    from .contract import Artifact
     from .memory import Heartbeat
-    from .publication import Publication
+    from .observe import Observation
+    from .publication import Publication, Reporting, Reports
     from .publish import Pass
     from .reload import PolicyFile
     from .sources import Source
     from .store import Change
 
-COMMAND_SECONDS = 60.0
-"""How long the site's own commands for a SeparateFault may take together; the next pass waits for them."""
+    Result = TypeVar("Result")
+
+_WRITE_SECONDS = 5.0
+"""How long a pass waits for what is left of a killed publisher to end its writing."""
 PASS_SECONDS = 60.0
 """How long a loop's pass waits for another one of its scope, a single one by cron or by hand."""
 
@@ -41,7 +46,8 @@ class Plan:
     """What a publisher is to do; a reload makes a new one. Times are in seconds, `stale_after` None is never.
 
     `lock_name` is what tells this cluster from another one of this host, before the first answer. `policy_file` is
-    where the policy comes from, None for the default.
+    where the policy comes from, None for the default. `lock_directory` is the real path of the decision directory,
+    as far as it is known.
     """
 
     publication: Publication
@@ -51,6 +57,7 @@ class Plan:
     on_separate: str | None
     lock_name: str = ""
     policy_file: PolicyFile | None = None
+    lock_directory: str = ""
 
 
 class Service:
@@ -90,12 +97,7 @@ class Service:
 
     def company(self) -> str | None:
         """Name a publisher of any scope that lives in the directory; None if nobody does."""
-        try:
-            with open_decisions(self._plan.publication.directory) as directory:
-                beats = directory.ledger("", "").heartbeats()
-        except OSError:
-            return None
-        living = [beat.publisher for beat in beats if beat.is_alive(self._clock())]
+        living = [beat.publisher for beat in self._heartbeats() if beat.is_alive(self._clock())]
         return f"{living[0].scope} by process {living[0].pid} on {living[0].host}" if living else None
 
     def stands_by(self) -> bool:
@@ -111,23 +113,64 @@ class Service:
     def attempt(self, *, wait: float = PASS_SECONDS) -> Pass:
         """Make a pass, alone of its scope on this host: one that is under way may take `wait` seconds to end.
 
+        Slurm is asked here, and whatever touches shared storage is done in a child (see bounded).
+
         Raises SourceUnknown or OSError, and lock.AlreadyRunning or lock.LockError.
         """
         self._follow_policy()
         publication = self._plan.publication
         with self._alone(wait):
-            done = run_once(publication, self._plan.source, self._clock)
-        self._cluster = done.snapshot.cluster
+            observation = ask(publication, self._plan.source, self._clock)
+            self._cluster = observation.snapshot.cluster
+            if publication.reports is not None:
+                observation = self._consult(observation, publication.reports)
+            done = self._touch(lambda: self._write(observation), also=_WRITE_SECONDS)
         if self._plan.on_separate is not None and done.outcome.separated and not publication.dry_run:
             done.failures += run_on_separate(self._plan.on_separate, done)
         return done
 
     def _alone(self, wait: float) -> contextlib.AbstractContextManager[None]:
-        publication = self._plan.publication
-        if publication.dry_run:  # it touches nothing, the lock included
+        if self._plan.publication.dry_run:  # it touches nothing, the lock included
             return contextlib.nullcontext()
-        where = (publication.directory, self._plan.lock_name, str(publication.scope))
-        return lock.hold(lock.PASS, *where, os.environ, wait=wait)
+        return self._hold(lock.PASS, wait)
+
+    def _hold(self, what: str, wait: float) -> contextlib.AbstractContextManager[None]:
+        plan = self._plan
+        where = (plan.lock_directory or plan.publication.directory, plan.lock_name, str(plan.publication.scope))
+        return lock.hold(what, *where, os.environ, wait=wait)
+
+    def _consult(self, observation: Observation, reporting: Reporting) -> Observation:
+        """Read reports beside Slurm's answer; what their reader learned is kept, as if it had been read here."""
+        publication = self._plan.publication
+
+        def work() -> tuple[Reports, Reporting]:
+            return reporting.read(observation.snapshot.nodes.keys(), observation.now), reporting
+
+        try:
+            told, reporting = bounded(work, publication.storage_timeout, reporting.path)
+        except OSError as error:
+            raise SourceUnknown(error.strerror) from error
+        self._plan.publication = replace(publication, reports=reporting)
+        return consult(observation, told)
+
+    def _write(self, observation: Observation) -> Pass:
+        """Publish, in a child: alone, unless nothing is written."""
+        publication = self._plan.publication
+        if publication.dry_run:
+            return publish(observation, publication, self._clock)
+        try:
+            with self._hold(lock.WRITE, _WRITE_SECONDS):
+                return publish(observation, publication, self._clock)
+        except lock.AlreadyRunning as hanging:
+            raise TimeoutError(errno.ETIMEDOUT, f"an earlier pass still waits for it: {hanging}") from hanging
+
+    def _touch(self, work: Callable[[], Result], *, also: float = 0.0) -> Result:
+        """Do what touches the decision directory, within the time that storage may take, and `also` some seconds.
+
+        Raises OSError, TimeoutError above all, and what `work` raises.
+        """
+        publication = self._plan.publication
+        return bounded(work, publication.storage_timeout + also, publication.directory)
 
     def lift_stale(self) -> list[Change] | None:
         """Clear what this scope published; None when another process has confirmed it since. Raises OSError."""
@@ -142,15 +185,20 @@ class Service:
         us = Publisher(
             host_name(), os.getpid(), publication.version, beat.publisher.cluster, str(publication.scope)
         )
-        return lift_stale(publication.directory, us, int(self._clock()))
+        return self._touch(lambda: lift_stale(publication.directory, us, int(self._clock())))
 
     def retire(self) -> None:
         """Say in the heartbeat that nobody makes the next pass, so that a standby takes over at once."""
         me = (host_name(), os.getpid())
+
+        def work(beat: Heartbeat) -> None:
+            with open_decisions(self._plan.publication.directory) as directory:
+                directory.ledger(beat.publisher.cluster, beat.publisher.scope).beat(beat._replace(loop=False))
+
         for beat in self._own_heartbeats():
             if (beat.publisher.host, beat.publisher.pid) == me:
-                with contextlib.suppress(OSError), open_decisions(self._plan.publication.directory) as directory:
-                    directory.ledger(beat.publisher.cluster, beat.publisher.scope).beat(beat._replace(loop=False))
+                with contextlib.suppress(OSError):
+                    self._touch(functools.partial(work, beat))
 
     def reload(self) -> None:
         """Go on by the plan that the settings make now, or by the old one if they are wrong."""
@@ -183,62 +231,25 @@ class Service:
     def _own_heartbeats(self) -> list[Heartbeat]:
         """Return this scope's heartbeats; of every cluster, until the first answer tells which one ours is."""
         publication = self._plan.publication
-        try:
-            with open_decisions(publication.directory) as directory:
-                beats = directory.ledger("", "").heartbeats()
-        except OSError:
-            return []
         return [
             beat
-            for beat in beats
+            for beat in self._heartbeats()
             if beat.publisher.scope == str(publication.scope) and self._cluster in {None, beat.publisher.cluster}
         ]
+
+    def _heartbeats(self) -> list[Heartbeat]:
+        """Return all heartbeats of the directory; none where it cannot be read."""
+
+        def work() -> list[Heartbeat]:
+            with open_decisions(self._plan.publication.directory) as directory:
+                return directory.ledger("", "").heartbeats()
+
+        try:
+            return self._touch(work)
+        except OSError:
+            return []
 
     def _last_heartbeat(self) -> Heartbeat | None:
         """Return this scope's heartbeat, or None while it is not clear which cluster's is ours."""
         beats = self._own_heartbeats()
         return beats[0] if len(beats) == 1 else None
-
-
-def run_on_separate(command: str, done: Pass) -> list[str]:
-    """Run the site's command for each unit that has just reached SeparateFault; return what failed, a line each.
-
-    All run side by side with one deadline. That they were run is in the state, on disk, before: whatever happens
-    here, it is at most once per generation. Where the state could not be written nothing is run.
-    """
-    if not done.remembered:
-        return ["--on-separate was not run: that it was could not be remembered"]
-    deadline = time.monotonic() + COMMAND_SECONDS
-    started = [(artifact, _start(shlex.split(command), artifact)) for artifact in done.outcome.separated]
-    failures = []
-    for artifact, process in started:
-        cause = process if isinstance(process, str) else _end(process, deadline)
-        if cause is not None:
-            failures.append(f"--on-separate for {artifact.unit}: {cause}")
-    return failures
-
-
-def _start(argv: list[str], artifact: Artifact) -> subprocess.Popen[bytes] | str:
-    environ = os.environ | {
-        "SEGMENT_JOB_ID": artifact.unit.job_id,
-        "SEGMENT_TASK_ID": artifact.unit.task_id,
-        "SEGMENT_NODES": artifact.unavailable,
-        "SEGMENT_NODELIST": artifact.nodelist,
-        "SEGMENT_LEVEL": artifact.level.name,
-    }
-    try:
-        # What it prints goes to stderr: stdout is for `--format json`.
-        return subprocess.Popen(argv, env=environ, stdin=subprocess.DEVNULL, stdout=2, start_new_session=True)
-    except OSError as error:
-        return f"cannot be started: {error.strerror}"
-
-
-def _end(process: subprocess.Popen[bytes], deadline: float) -> str | None:
-    """Wait for a command, or kill its process group at the deadline; return why it failed, or None."""
-    try:
-        status = process.wait(max(0.0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        return f"no end within {COMMAND_SECONDS:g} s; killed"
-    return None if status == 0 else f"ended with status {status}"

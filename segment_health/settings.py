@@ -17,7 +17,9 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from . import scope as scopes
 from . import toml
+from .bounded import bounded
 from .policy import limits
+from .trust import stranger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,6 +31,8 @@ _NVRX_DIRECTORY = "NVRX_SEGMENT_HEALTH_CHECK_DIR"
 _NOT_A_FIELD = frozenset({"SEGMENT_HEALTH_CONFIG"})
 _SECRET = frozenset({"rest_jwt_file", "rest_url"})
 """Settings in whose place somebody may have put a token or a password: never repeated."""
+_MAX_FILE = 1 << 20
+"""Bytes of a settings file that are read."""
 _MAX_QUOTED = 200
 """Characters of a wrong value that are repeated."""
 _SCOPE_KEYS = ("job", "user", "partition", "all")
@@ -113,6 +117,16 @@ class Settings(BaseModel):
     """Seconds after which a report of NodeD is stale: it writes anew every 1800. What is stale decides nothing."""
     noded_unknown_level: Literal["NotHandleFault", "PreSeparateFault", "SeparateFault"] = "PreSeparateFault"
     """The level of a fault code that NodeD's configuration does not list."""
+    storage_timeout: Annotated[float, Field(ge=1, le=3600)] = 60.0
+    """Seconds that shared storage may take: for all that a pass reads and writes there, and for each file that is
+    read. A server that fails over is back within some tens of seconds; a mount that hangs is waited for in a child
+    process, so that the publisher itself goes on."""
+    allow_shared_dir: bool = False
+    """Publish for other users' jobs into a directory that others may write to: whoever can write there can exclude
+    and un-exclude every unit."""
+    precreate: bool = False
+    """Leave an empty artifact for each unit that has none: where a missing name is cached for longer than the size
+    of a file (NFS) an exclusion is seen sooner."""
     stale_after: Annotated[float, Field(gt=0)] | Literal["never"] = 1800.0
     """Seconds without a complete pass after which a running publisher lifts its exclusions: a rack that nobody has
     looked at for so long is used again. `never` keeps them until somebody looks."""
@@ -152,23 +166,6 @@ class Settings(BaseModel):
             )
         return None
 
-    def check_source(self, *, once: bool) -> None:
-        """Refuse a source that is not told whole, or twice, for one pass or for many. Raises SettingsError."""
-        if self.replay and (self.nodes_from or self.jobs_from):
-            raise SettingsError("--replay plays nodes and jobs: not together with --nodes-from and --jobs-from")
-        if not once and self.replay:
-            raise SettingsError("--replay plays one instant: add --once")
-        if not once and "-" in {self.nodes_from, self.jobs_from}:
-            raise SettingsError("standard input can be read only once: add --once")
-        if self.nodes_from == self.jobs_from == "-":
-            raise SettingsError("--nodes-from and --jobs-from: standard input can be read only once")
-        if self.replay or self.nodes_from:
-            return
-        if self.source == "rest" and not self.rest_url:
-            raise SettingsError("--source rest needs --rest-url: http://host:port or unix:/path/of/the/socket")
-        if self.source == "auto" and self.rest_url:
-            raise SettingsError("--rest-url alone asks nobody: add --source rest, or name another source")
-
     def scope(self, own_job: str | None) -> Scope:
         """Return the scope asked for, or that of the job in which this runs. Raises SettingsError."""
         asked = [key for key in _SCOPE_KEYS if getattr(self, key)]
@@ -188,8 +185,39 @@ class Settings(BaseModel):
             raise SettingsError(f"scope: {error}") from error
         raise SettingsError("scope: outside a job, say whose units: --job ID, --user, --partition or --all")
 
+    def guards(self, scope: Scope) -> bool:
+        """Whether the decision directory must be ours alone: a scope of other people's jobs is theirs to trust."""
+        return scope.kind in {"all", "partition"} and not self.allow_shared_dir
+
     def directory(self) -> str:
-        """Return the decision directory, which is there. Raises SettingsError."""
+        """Return the decision directory, which is there. Raises SettingsError, and TimeoutError where it hangs."""
+        return self.located()[0]
+
+    def located(self, *, guarded: bool = False) -> tuple[str, str]:
+        """Return the decision directory, which is there, and its real path.
+
+        Raises SettingsError; a `guarded` one is refused where somebody else may write to it. TimeoutError where it
+        does not answer.
+        """
+        path = self.named_directory()
+        try:
+            real, told = bounded(lambda: _looked_at(path, guarded=guarded), self.storage_timeout, path)
+        except TimeoutError:
+            raise
+        except (OSError, ValueError) as error:  # ValueError: a NUL byte
+            cause = error.strerror if isinstance(error, OSError) else error
+            raise SettingsError(
+                f"decision directory {path!a}: {cause}; it is never created, make it first"
+            ) from error
+        if told is not None:
+            raise SettingsError(
+                f"decision directory: {told}. Whoever can write there excludes and un-excludes everybody's units: "
+                f"take that right away, or accept it with --allow-shared-dir"
+            )
+        return path, real
+
+    def named_directory(self) -> str:
+        """Return the path of the decision directory, whatever is there. Raises SettingsError."""
         path = self.dir
         if not path:
             raise SettingsError(
@@ -197,14 +225,13 @@ class Settings(BaseModel):
             )
         if not os.path.isabs(path):
             raise SettingsError(f"decision directory is not an absolute path: {path!a}")
-        try:
-            os.listdir(path)
-        except (OSError, ValueError) as error:  # ValueError: a NUL byte
-            cause = error.strerror if isinstance(error, OSError) else error
-            raise SettingsError(
-                f"decision directory {path!a}: {cause}; it is never created, make it first"
-            ) from error
         return path
+
+
+def _looked_at(path: str, *, guarded: bool) -> tuple[str, str | None]:
+    """Return the real path of a directory that can be listed, and who else may write to it where that matters."""
+    os.listdir(path)
+    return os.path.realpath(path), stranger(path) if guarded else None
 
 
 def load(flags: Mapping[str, object], environ: Mapping[str, str], config: str | None) -> Settings:
@@ -240,8 +267,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, tuple[str, object
 
 def _from_file(path: str) -> dict[str, tuple[str, object]]:
     try:
-        with open(path, "rb") as file:
-            document = toml.read(file.read())
+        document = toml.read(toml.content_of(path, _MAX_FILE))
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from error
     except toml.NotToml as error:

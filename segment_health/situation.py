@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from .scope import Scope
 
 
+CLOCKS_APART = 60
+"""Seconds by which the clocks of two hosts may differ."""
+
+
 class Action(Enum):
     """What happens to an artifact. The values are public: `publish --format json` prints them."""
 
@@ -24,6 +28,8 @@ class Action(Enum):
     UPDATE = "update"
     CLEAR = "clear"
     RETIRE = "retire"
+    PRECREATE = "precreate"
+    """A zero-byte artifact, so that a later exclusion changes a file that readers' hosts know already."""
     FOREIGN = "foreign"
     """Nothing happens: it is somebody else's, and is reported."""
 
@@ -51,6 +57,7 @@ class Remembered:
     row that did not list the unit; `published` says whether an artifact of it may still lie on disk;
     `separated` that the site's own command has been told of a SeparateFault in this generation. `fit_passes`
     counts passes in a row that found every node of an excluded unit fit, the first of them at `fit_since`.
+    `over` is another scope's exclusion that this scope replaced by a higher one, to be put back in its place.
     """
 
     generation: Generation
@@ -61,6 +68,7 @@ class Remembered:
     separated: bool = False
     fit_passes: int = 0
     fit_since: int = 0
+    over: Artifact | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +102,14 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """All that a pass knows: `now` is in seconds since the epoch, UTC.
+    """All that a pass knows: `now` and `began`, when Slurm was first asked, are in seconds since the epoch, UTC.
 
-    `published` holds the non-empty artifacts of the directory, every scope's. `living` names the (cluster,
-    scope) pairs whose publishers are alive; None is not known, so nobody counts as dead. `previous_pass` is when
-    the scope's last complete pass was, None if nobody knows of one. `reports` is what another source than Slurm
-    says of nodes, by name; None if no other was asked. `adopt` takes foreign artifacts for our own; `force`
-    publishes whatever the number of new exclusions.
+    `published` holds the non-empty artifacts of the directory, every scope's, and `empty` names those of no bytes.
+    `living` names the (cluster, scope) pairs whose publishers are alive; None is not known, so nobody counts as
+    dead. `previous_pass` is when the scope's last complete pass was, None if nobody knows of one, and
+    `previous_host` where. `reports` is what another source than Slurm says of nodes, by name; None if no other was
+    asked. `adopt` takes foreign artifacts for our own; `precreate` leaves an empty artifact for units that have
+    none; `force` publishes whatever the number of new exclusions.
     """
 
     snapshot: Snapshot
@@ -110,12 +119,24 @@ class Situation:
     policy: Policy
     publisher: Publisher
     now: int
+    began: int
     living: Collection[tuple[str, str]] | None = ()
     previous_pass: int | None = None
+    previous_host: str | None = None
     overrides: Mapping[UnitId, Override] = field(default_factory=dict)
     reports: Mapping[str, Assessment] | None = None
     adopt: bool = False
     force: bool = False
+    precreate: bool = False
+    empty: Collection[UnitId] = ()
+
+    def is_newer_elsewhere(self, learned: int, host: str | None) -> bool:
+        """Whether a publisher on another host learned something at `learned` after we began to ask.
+
+        Two passes on one host cannot overlap (see lock), and what seems to come from later than clocks may differ
+        was written by one that has been set back since.
+        """
+        return host != self.publisher.host and self.began <= learned <= self.now + CLOCKS_APART
 
 
 @dataclass(slots=True)
@@ -130,6 +151,7 @@ class Outcome:
     `separated` are exclusions of units that reach SeparateFault for the first time in their generation.
     `clearing` are units that are fit, though not yet for as long as `clear_after` wants. `held` are new exclusions
     that are not published: more than the policy allows at once. `nodes_of` counts the nodes of units.
+    `superseded_by` is the host that has decided by a newer view meanwhile: then nothing is to be changed.
     """
 
     decisions: list[Decision] = field(default_factory=list)
@@ -149,6 +171,7 @@ class Outcome:
     clearing: list[UnitId] = field(default_factory=list)
     held: list[Decision] = field(default_factory=list)
     nodes_of: dict[UnitId, int] = field(default_factory=dict)
+    superseded_by: str | None = None
 
     def blast_radius(self) -> tuple[int, int]:
         """Return how many units, and nodes of them, the new exclusions take, published or held."""

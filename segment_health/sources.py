@@ -16,13 +16,24 @@ except ImportError as error:  # a distribution on PyPI owns the name too, and it
     ) from error
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
     from slurm.reader import Reader
     from slurm.snapshot import Snapshot
 
 
-__all__ = ["Access", "Source", "SourceUnknown", "ask_slurm", "node_names", "read_saved", "recording", "replay"]
+__all__ = [
+    "Access",
+    "Source",
+    "SourceUnknown",
+    "ask_slurm",
+    "fold",
+    "node_names",
+    "read_saved",
+    "recording",
+    "replay",
+]
 
 
 class SourceUnknown(Exception):  # noqa: N818 - a state of the world, not a bug
@@ -78,6 +89,13 @@ def recording(snapshot: Snapshot, source: Source, *, now: datetime, scrubbed: bo
 
     told = scrub(snapshot) if scrubbed else snapshot
     return dump(told, source=source.name, recorded=now.isoformat(timespec="seconds"), scrubbed=scrubbed)
+
+
+def fold(names: Iterable[str]) -> str:
+    """Write names of nodes as one hostlist."""
+    from slurm.hostlist import fold  # noqa: PLC0415 - no healthy pass needs it
+
+    return fold(names)
 
 
 def node_names(hostlist: str) -> tuple[str, ...]:

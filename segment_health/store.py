@@ -9,16 +9,20 @@ import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .atomic import open_directory, read_file, replace_file, sweep, sync_directory
-from .contract import ARTIFACT_MODE, Artifact, Content, UnitId, decode, encode, unit_of_artifact
-from .ledger import Ledger
+from .atomic import create_empty, open_directory, read_file, replace_file, sweep, sync_directory
+from .contract import ARTIFACT_MODE, Artifact, Content, UnitId, classify, encode, unit_of_artifact
+from .ledger import BURY_SECONDS, Ledger
 from .situation import Action, Decision
+from .trust import stranger, stranger_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 _MAX_ARTIFACT = 4 << 20
 """Bytes of an artifact that can be ours: 64 long reasons, every character escaped, and two long node lists."""
+
+_SHOWN = 5
+"""Units that a remark names."""
 
 _Seen = tuple[int, int, int, int]
 
@@ -45,6 +49,10 @@ class DecisionDirectory:
         self._seen: dict[UnitId, _Seen] = {}
         self.unreadable: dict[UnitId, str] = {}
         """Artifacts that are there and could not be read, with the cause; they count as foreign, so stay."""
+        self.empty: set[UnitId] = set()
+        """Units whose artifact has no bytes."""
+        self.remarks: list[str] = []
+        """What was found that is worth a person's look."""
 
     def ledger(self, cluster: str, scope: str) -> Ledger:
         """Return what a scope keeps in this directory."""
@@ -59,14 +67,23 @@ class DecisionDirectory:
         published: dict[UnitId, Artifact | Content] = {}
         self._seen.clear()
         self.unreadable.clear()
-        names = os.listdir(self._directory)
-        for name in names:
+        self.empty.clear()
+        for name in os.listdir(self._directory):
             unit = unit_of_artifact(name)
             if unit is not None:
                 content = self._read(unit)
                 if content is not None:
                     published[unit] = content
+        self.remarks = _of_the_reference_producer(published)
         return published
+
+    def forgotten(self, now: float) -> list[Decision]:
+        """Name the empty artifacts, as they were read, that nobody has touched for BURY_SECONDS: to be removed.
+
+        Each job whose publisher died with it leaves one; without any a reader is told the same.
+        """
+        old = (unit for unit in self.empty if now - self._seen[unit][3] / 1e9 > BURY_SECONDS)
+        return [Decision(Action.RETIRE, unit) for unit in sorted(old)]
 
     def tidy(self) -> None:
         """Remove the temporaries of dead publishers of this host."""
@@ -83,6 +100,8 @@ class DecisionDirectory:
         if decision.action is Action.RETIRE:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(unit.artifact_name, dir_fd=self._directory)
+        elif decision.action is Action.PRECREATE:
+            create_empty(self._directory, unit.artifact_name, mode=ARTIFACT_MODE)
         elif decision.action is Action.CLEAR:
             replace_file(self._directory, unit.artifact_name, b"", mode=ARTIFACT_MODE)
         elif decision.artifact is not None:
@@ -112,11 +131,14 @@ class DecisionDirectory:
             self._seen[unit] = seen
         try:
             found = os.stat(name, dir_fd=self._directory)  # follows, as the consumer does
+            link = stat.S_ISLNK(os.stat(name, dir_fd=self._directory, follow_symlinks=False).st_mode)
             if not stat.S_ISREG(found.st_mode) or found.st_size == 0:
+                if stat.S_ISREG(found.st_mode) and not link:
+                    self.empty.add(unit)
                 return None
-            if stat.S_ISLNK(os.stat(name, dir_fd=self._directory, follow_symlinks=False).st_mode):
+            if link:
                 return Content.FOREIGN  # we never make one
-            return decode(read_file(self._directory, name, _MAX_ARTIFACT), unit) or Content.FOREIGN
+            return classify(read_file(self._directory, name, _MAX_ARTIFACT), unit)
         except FileNotFoundError:
             return None
         except PermissionError:
@@ -134,8 +156,24 @@ class DecisionDirectory:
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
+def _of_the_reference_producer(published: Mapping[UnitId, Artifact | Content]) -> list[str]:
+    """Say that NVRx's own producer publishes here too: two that know nothing of each other do not agree."""
+    units = sorted(str(unit) for unit, found in published.items() if found is Content.REFERENCE)
+    if not units:
+        return []
+    shown = ", ".join(units[:_SHOWN]) + (f" and {len(units) - _SHOWN} more" if len(units) > _SHOWN else "")
+    whose = f"artifacts as NVRx's scheduler_segment_health.sh writes them, which is another producer: {shown}"
+    return [f"{whose}; let one of the two publish here (--adopt takes over what it left)"]
+
+
 @contextlib.contextmanager
-def open_decisions(path: str) -> Iterator[DecisionDirectory]:
-    """Open a decision directory for one pass. Raises OSError; the directory is never created."""
-    with open_directory(path) as descriptor:
+def open_decisions(path: str, *, guarded: bool = False) -> Iterator[DecisionDirectory]:
+    """Open a decision directory for one pass. Raises OSError; the directory is never created.
+
+    A `guarded` one is refused where a symbolic link leads to it, or somebody else may write to it (see trust).
+    """
+    with open_directory(path, links=not guarded) as descriptor:
+        told = (stranger_in(os.fstat(descriptor), path) or stranger(path)) if guarded else None
+        if told is not None:
+            raise PermissionError(errno.EPERM, f"{told}; nothing is published for others there")
         yield DecisionDirectory(path, descriptor)

@@ -1,10 +1,15 @@
-"""TOML, as people write it: settings and policies."""
+"""What people write, settings and policies: how it is read, wherever it lies, and TOML."""
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import stat
 import sys
 from typing import Any
+
+from .bounded import bounded
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -19,6 +24,9 @@ _STRING = r""""(?:\\.|[^"\\\n])*"?|'[^'\n]*'?"""  # whether or not it is closed:
 _PART = rf"(?:{_STRING}|[A-Za-z0-9_-]+)"
 _WORDS = re.compile(rf"#[^\n]*|{_PART}((?:[ \t]*\.[ \t]*{_PART})*)")
 
+READ_SECONDS = 60.0
+"""How long the storage of such a file may take."""
+
 
 class NotToml(ValueError):  # noqa: N818 - what the text is
     """A text that is no TOML; `line` is where, None if that cannot be told."""
@@ -26,6 +34,26 @@ class NotToml(ValueError):  # noqa: N818 - what the text is
     def __init__(self, problem: str, line: int | None) -> None:
         super().__init__(problem)
         self.line = line
+
+
+def content_of(path: str, limit: int) -> bytes:
+    """Return what stands in a file that a person wrote, wherever it lies, up to `limit` bytes.
+
+    Raises OSError, and ValueError for what is no path.
+    """
+
+    def work() -> bytes:
+        with open(path, "rb", opener=_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError(errno.EINVAL, "not a regular file")
+            return file.read(limit)
+
+    return bounded(work, READ_SECONDS, path)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file for reading: a fifo must not hold us up."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def read(content: bytes) -> dict[str, Any]:

@@ -500,18 +500,16 @@ def test_an_unreadable_directory(site: Site, monkeypatch: pytest.MonkeyPatch) ->
     state.unlink()
     state.mkdir()
     assert site.json("123_7")["remarks"] == ["the ledger could not be read: Is a directory"]
-    listdir, refused = os.listdir, 0
+    listdir = os.listdir
 
     def refuse(path: Any = ".") -> list[str]:
-        nonlocal refused
-        refused += isinstance(path, int)
         if isinstance(path, int):
             raise PermissionError(13, "Permission denied")
         return listdir(path)
 
     monkeypatch.setattr(os, "listdir", refuse)
     ended = site.run("123_7")
-    assert (ended.exit_code, refused) == (2, 1)
+    assert ended.exit_code == 2
     assert ended.stderr == f"segment-health: {site.directory}: Permission denied\n"
 
 
@@ -558,7 +556,7 @@ def situation(cluster: FakeCluster, **facts: Any) -> Situation:
         {},
         Memory(),
         EVERYTHING,
-        **{"policy": Policy(), "publisher": publisher, "now": 0, **facts},
+        **{"policy": Policy(), "publisher": publisher, "now": 0, "began": 0, **facts},
     )
 
 

@@ -48,12 +48,11 @@ def holder(tmp_path: Path, environ: dict[str, str]) -> Iterator[subprocess.Popen
 def test_a_second_holder_is_refused_at_once(
     tmp_path: Path, environ: dict[str, str], holder: subprocess.Popen[str]
 ) -> None:
-    """Other scopes, clusters and directories are others' affair; the same directory by another name is not."""
-    link = tmp_path / "link"
-    link.symlink_to(tmp_path)
-    for directory in (tmp_path, link):
-        with pytest.raises(lock.AlreadyRunning), lock.hold(lock.PASS, str(directory), "c", "all", environ):
-            pytest.fail("held twice")
+    """Other scopes, clusters and directories are others' affair, and so is what else is locked."""
+    with pytest.raises(lock.AlreadyRunning), lock.hold(lock.PASS, str(tmp_path), "c", "all", environ):
+        pytest.fail("held twice")
+    with lock.hold(lock.WRITE, str(tmp_path), "c", "all", environ):
+        pass
     for other in ((str(tmp_path), "c", "job:1"), (str(tmp_path), "d", "all"), (str(tmp_path.parent), "c", "all")):
         with lock.hold(lock.PASS, *other, environ):
             pass

@@ -402,7 +402,7 @@ def test_only_the_writer_lifts_while_it_lives(scene: Scene) -> None:
 
 
 def test_a_second_scope_only_raises(scene: Scene) -> None:
-    """A second scope leaves what it agrees with, takes it over to a higher level, and then owns it."""
+    """A second scope leaves what it agrees with, takes it over to a higher level, and hands it back from there."""
     sidecar, strict = of_jobs(("123",)), Policy(FaultLevel.SeparateFault)
     scene.cluster.set_node("n4", "ALLOCATED+DRAIN")
     scene.publish(sidecar)
@@ -413,8 +413,13 @@ def test_a_second_scope_only_raises(scene: Scene) -> None:
     assert scene.artifact("123_7")["publisher"]["scope"] == "all"
     assert scene.actions(sidecar) == []
     scene.cluster.set_node("n4", "ALLOCATED+DRAIN")
-    assert scene.actions(EVERYTHING, policy=strict) == ["clear 123_7"]
-    assert scene.actions(sidecar) == ["exclude 123_7"]
+    assert scene.actions(EVERYTHING, policy=strict) == ["update 123_7"]
+    assert (scene.artifact("123_7")["publisher"]["scope"], scene.artifact("123_7")["unavailable"]) == (
+        "job:123",
+        "n4",
+    )
+    assert scene.actions(sidecar) == ["update 123_7"]
+    assert scene.artifact("123_7")["unavailable"] == "n[3-4]"
     assert scene.actions(EVERYTHING, policy=strict) == []
 
 

@@ -123,9 +123,9 @@ def test_what_stands_under_a_units_name(tmp_path: Path) -> None:
         file.truncate(1 << 40)
     with open_decisions(str(tmp_path)) as directory:
         found = directory.read()
-        assert found == dict.fromkeys(
-            (names["text"], names["link"], names["huge"], names["loop"]), Content.FOREIGN
-        )
+        foreign = dict.fromkeys((names["link"], names["huge"], names["loop"]), Content.FOREIGN)
+        assert found == {names["text"]: Content.REFERENCE} | foreign
+        assert directory.empty == set()
         assert set(directory.unreadable) == {names["loop"], names["huge"]}
         for kind in ("fifo", "dangling", "empty-link"):
             directory.carry_out(exclude(names[kind]))

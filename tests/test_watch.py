@@ -21,7 +21,7 @@ from segment_health.consumer import SegmentHealthCheck
 from segment_health.level import FaultLevel
 from segment_health.lift import override, prune
 from segment_health.policy.assess import Policy
-from segment_health.policy.file import load
+from segment_health.policy.file import parse
 from segment_health.publication import Publication
 from segment_health.reload import PolicyFile
 from segment_health.scope import EVERYTHING, of_jobs
@@ -353,7 +353,7 @@ class Followed:
 
     def __post_init__(self) -> None:
         self.path.write_text(NOTHING)
-        file = PolicyFile(str(self.path), lambda: load(str(self.path), node_names))
+        file = PolicyFile(str(self.path), lambda content: parse(content, str(self.path), node_names))
         publication = Publication(str(self.loop.directory), EVERYTHING, file.read(), "0.1.0", 300.0, loop=True)
         self.plan = Plan(publication, self.loop.cluster.source, 1800.0, False, None, policy_file=file)
         self.service = Service(

@@ -16,7 +16,7 @@ from segment_health import __version__
 from segment_health.record import printable, utc
 
 from . import in_force, source, standing
-from .failure import UNKNOWN, USAGE, Failure, say
+from .failure import ATTENTION, UNKNOWN, USAGE, Failure, say
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -51,6 +51,7 @@ def explain(*, what: str, config: str | None, format_: str, **flags: Any) -> Non
     state is unknown.
     """
     from segment_health import settings, sources  # noqa: PLC0415 - each command loads what it needs
+    from segment_health.bounded import bounded  # noqa: PLC0415
     from segment_health.noded.config import ConfigurationError  # noqa: PLC0415
     from segment_health.observe import observe  # noqa: PLC0415
     from segment_health.policy.file import PolicyError  # noqa: PLC0415
@@ -61,6 +62,8 @@ def explain(*, what: str, config: str | None, format_: str, **flags: Any) -> Non
         observed, _ = source.opened(told, os.environ, once=True)
     except (settings.SettingsError, PolicyError, ConfigurationError) as error:
         raise Failure(str(error), USAGE) from error
+    except TimeoutError as error:
+        raise Failure(f"the decision directory: {error.strerror}", ATTENTION) from error
     with closing(observed):
         try:
             observation = observe(publication, observed, time.time)
@@ -69,7 +72,11 @@ def explain(*, what: str, config: str | None, format_: str, **flags: Any) -> Non
                 f"Slurm's state is unknown, so nothing can be explained: {unknown}", UNKNOWN
             ) from unknown
     try:
-        document = _explained(what, publication, observation)
+        document, observation.remarks[:] = bounded(
+            lambda: (_explained(what, publication, observation), observation.remarks),
+            told.storage_timeout,
+            publication.directory or "no directory",
+        )
     except OSError as error:
         raise Failure(f"{publication.directory}: {error.strerror or error}", USAGE) from error
     if format_ == "json":
@@ -192,7 +199,7 @@ class _Views:
             us = Publisher("", 0, __version__, snapshot.cluster, name)
             situation = Situation(
                 snapshot, {}, Memory(), publication.scope, publication.policy, us, observation.now,
-                reports=observation.reports,
+                observation.began, reports=observation.reports,
             )  # fmt: skip
         else:
             ledger = self._directory.ledger(snapshot.cluster, str(publication.scope))

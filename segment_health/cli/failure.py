@@ -25,6 +25,10 @@ class Failure(click.ClickException):
         super().__init__(message)
         self._exit_code = exit_code
 
+    def __reduce__(self) -> tuple[type[Failure], tuple[str, int]]:
+        """Pickle it: it may be raised in a child process (see segment_health.bounded)."""
+        return type(self), (self.message, self._exit_code)
+
     @property
     def exit_code(self) -> int:  # type: ignore[override]  # click's is one number for a class
         """The status to end with."""

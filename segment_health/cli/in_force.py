@@ -49,15 +49,19 @@ def _with(options: Sequence[Callable[[Command], Command]], command: Command) -> 
     return command
 
 
-def policy(told: Settings) -> Policy:
-    """Return the policy in force: the file's, with what settings say instead of it. Raises PolicyError."""
+def policy(told: Settings, content: bytes | None = None) -> Policy:
+    """Return the policy in force: the file's, with what settings say instead of it. Raises PolicyError.
+
+    `content` is what the file holds, where that has been read already.
+    """
     from segment_health.level import FaultLevel  # noqa: PLC0415 - each command loads what it needs
-    from segment_health.policy import limits  # noqa: PLC0415
+    from segment_health.policy import file, limits  # noqa: PLC0415
     from segment_health.policy.assess import Policy  # noqa: PLC0415
-    from segment_health.policy.file import load  # noqa: PLC0415
     from segment_health.sources import node_names  # noqa: PLC0415
 
-    found = load(told.policy, node_names) if told.policy else Policy()
+    found = Policy()
+    if told.policy:
+        found = file.parse(file.content_of(told.policy) if content is None else content, told.policy, node_names)
     instead: dict[str, Any] = {}
     if told.publish_at is not None:
         instead["publish_at"] = FaultLevel[told.publish_at]
@@ -74,12 +78,22 @@ def reports(told: Settings) -> NodeReports | None:
     """Return where NodeD's reports are read, None where nobody asked for them. Raises ConfigurationError."""
     if told.noded_dir is None:
         return None
+    from segment_health.bounded import bounded  # noqa: PLC0415
     from segment_health.level import FaultLevel  # noqa: PLC0415
     from segment_health.noded.directory import NodeReports  # noqa: PLC0415
     from segment_health.sources import SourceUnknown  # noqa: PLC0415
 
     max_age = None if told.noded_max_age == "never" else int(told.noded_max_age)
     found = NodeReports(told.noded_dir, max_age, FaultLevel[told.noded_unknown_level])
-    with contextlib.suppress(SourceUnknown):  # a pass without its directory is unknown; the next one may have it
-        found.check()
-    return found
+
+    def checked() -> NodeReports:
+        with contextlib.suppress(
+            SourceUnknown
+        ):  # a pass without its directory is unknown; the next one may have it
+            found.check()
+        return found
+
+    try:
+        return bounded(checked, told.storage_timeout, told.noded_dir)
+    except TimeoutError:
+        return found

@@ -35,16 +35,19 @@ def clear(context: click.Context, /, directory: str | None, units: tuple[str, ..
     The word holds, for every publisher of the directory, until the unit is requeued or its set of bad nodes
     changes. Exit status 1: a unit could not be cleared, or is excluded by somebody else's artifact.
     """
-    from segment_health.lift import override  # noqa: PLC0415 - each command loads what it needs
+    from segment_health.bounded import bounded  # noqa: PLC0415 - each command loads what it needs
+    from segment_health.lift import override  # noqa: PLC0415
 
-    path = _directory(directory)
+    path, seconds = _directory(directory)
     wanted = [_parse(text) for text in units]
 
     def is_wanted(unit: UnitId) -> bool:
         return any(unit.job_id == job and task in (None, unit.task_id) for job, task in wanted)
 
     try:
-        changes, foreign = override(path, __version__, is_wanted, reason, int(time.time()))
+        changes, foreign = bounded(
+            lambda: override(path, __version__, is_wanted, reason, int(time.time())), seconds, path
+        )
     except OSError as error:
         raise Failure(f"{path}: {error.strerror or error}", ATTENTION) from error
     code = _tell(changes)
@@ -63,25 +66,31 @@ def clear(context: click.Context, /, directory: str | None, units: tuple[str, ..
 def prune(context: click.Context, /, directory: str | None, max_age: str) -> None:
     """Clear exclusions that no complete pass has confirmed for so long and whose publisher is dead. For cron."""
     from segment_health import lift  # noqa: PLC0415
+    from segment_health.bounded import bounded  # noqa: PLC0415
 
-    path = _directory(directory)
+    path, seconds = _directory(directory)
     match = re.fullmatch(r"([0-9]{1,9})([smhd]?)", max_age)
     if match is None:
         raise Failure(f"--max-age: not a time such as 1h, 90m, 2d or 3600: {max_age!a}", USAGE)
     try:
-        changes = lift.prune(path, __version__, int(match[1]) * _SECONDS[match[2]], int(time.time()))
+        age = int(match[1]) * _SECONDS[match[2]]
+        changes = bounded(lambda: lift.prune(path, __version__, age, int(time.time())), seconds, path)
     except OSError as error:
         raise Failure(f"{path}: {error.strerror or error}", ATTENTION) from error
     context.exit(_tell(changes))
 
 
-def _directory(given: str | None) -> str:
+def _directory(given: str | None) -> tuple[str, float]:
+    """Return the decision directory, and how many seconds its storage may take."""
     from segment_health import settings  # noqa: PLC0415
 
     try:
-        return settings.load({"dir": given} if given else {}, os.environ, None).directory()
+        told = settings.load({"dir": given} if given else {}, os.environ, None)
+        return told.directory(), told.storage_timeout
     except settings.SettingsError as error:
         raise Failure(str(error), USAGE) from error
+    except TimeoutError as error:
+        raise Failure(f"the decision directory: {error.strerror}; nothing was done", ATTENTION) from error
 
 
 def _parse(text: str) -> tuple[str, str | None]:

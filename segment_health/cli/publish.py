@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 @in_force.policy_options
 @in_force.report_options
 @click.option("--force", is_flag=True, help="With --once: publish whatever the number of new exclusions.")
+@click.option("--allow-shared-dir", is_flag=True, default=None, help="With --all: others may write to DIR.")
+@click.option("--precreate", is_flag=True, default=None, help="Leave an empty artifact for each unit without one.")
+@click.option("--storage-timeout", metavar="SECONDS", help="How long shared storage may take.  [default: 60]")
 @click.option("--adopt", is_flag=True, default=None, help="Take over artifacts that somebody else wrote.")
 @click.option("--on-separate", metavar="COMMAND", help="Run for each unit that reaches SeparateFault.")
 @source.options
@@ -153,7 +156,7 @@ def _loop(given: Mapping[str, Any], config: str | None) -> int:
         return new
 
     service = Service(plan, time.time, reread, lambda level, sentence: log.say(level, "policy", sentence))
-    where = (publication.directory, plan.lock_name, str(publication.scope))
+    where = (plan.lock_directory, plan.lock_name, str(publication.scope))
     with Signals() as signals:
         while signals.ending is None:
             try:
@@ -220,12 +223,12 @@ def _plan(
     try:
         told = settings.load(given, os.environ, config)
         scope = told.scope(os.environ.get("SLURM_ARRAY_JOB_ID") or os.environ.get("SLURM_JOB_ID"))
-        read = functools.partial(in_force.policy, told)
-        policy_file = PolicyFile(told.policy, read) if told.policy else None
+        directory, real = _located(told, guarded=told.guards(scope), loop=loop)
+        policy_file = PolicyFile(told.policy, functools.partial(in_force.policy, told)) if told.policy else None
         publication = Publication(
-            directory=told.directory(),
+            directory=directory,
             scope=scope,
-            policy=policy_file.read() if policy_file else read(),
+            policy=policy_file.read() if policy_file else in_force.policy(told),
             version=__version__,
             interval=told.interval,
             own_job=None if told.replay or told.nodes_from else _own_job(scope, told.cluster, os.environ),
@@ -235,6 +238,9 @@ def _plan(
             dry_run=dry_run,
             force=force,
             reports=in_force.reports(told),
+            guarded=told.guards(scope),
+            storage_timeout=told.storage_timeout,
+            precreate=told.precreate,
         )
         observed, lock_name = source.opened(told, os.environ, once=not loop)
     except (settings.SettingsError, PolicyError, ConfigurationError) as error:
@@ -247,7 +253,18 @@ def _plan(
         on_separate=told.on_separate,
         lock_name=lock_name,
         policy_file=policy_file,
+        lock_directory=real,
     ), told
+
+
+def _located(told: Settings, *, guarded: bool, loop: bool) -> tuple[str, str]:
+    """Return the decision directory and its real path; a loop begins although storage hangs, and tries again."""
+    try:
+        return told.located(guarded=guarded)
+    except TimeoutError as error:
+        if not loop:
+            raise Failure(f"the decision directory: {error.strerror}; nothing was done", ATTENTION) from error
+        return told.named_directory(), os.path.normpath(told.named_directory())
 
 
 def _own_job(scope: Scope, asked: str | None, environ: Mapping[str, str]) -> str | None:

@@ -21,10 +21,10 @@ def document(
         "pass": "unknown" if done is None else "complete",
         "source": source.name,
         "source_reason": source.why,
-        "slurm_version": None if done is None else done.snapshot.slurm_version,
-        "policy": None if done is None else str(done.policy),
+        "slurm_version": None if done is None else done.slurm_version,
+        "policy": None if done is None else done.policy,
         "nodes": {
-            "total": 0 if done is None else len(done.snapshot.nodes),
+            "total": 0 if done is None else done.nodes,
             "unavailable": 0 if done is None else done.outcome.unavailable_nodes,
         },
         "units": {
@@ -72,7 +72,7 @@ def summary(done: Pass) -> str:
     outcome = done.outcome
     taken = f"; {radius(done)}" if radius(done) else ""
     return (
-        f"{len(done.snapshot.nodes)} nodes, {outcome.unavailable_nodes} unavailable; "
+        f"{done.nodes} nodes, {outcome.unavailable_nodes} unavailable; "
         f"{outcome.units} units, {outcome.excluded} excluded{taken}"
     )
 
@@ -85,8 +85,15 @@ def radius(done: Pass) -> str:
 
 def complaints(done: Pass) -> list[str]:
     """Return what a person should read of a complete pass, a line each."""
+    from segment_health.sources import fold  # noqa: PLC0415 - loaded by whoever made the pass
+
     outcome = done.outcome
     lines = [*done.remarks, *_held(done)]
+    if outcome.superseded_by is not None:
+        where = f"a publisher of this scope on {outcome.superseded_by}"
+        lines.append(
+            f"{where} has made a pass while this one asked Slurm: its newer view counts, nothing was changed"
+        )
     lines += [
         f"node flag {flag} (seen on {node}) is not known; ignored"
         for flag, node in sorted(outcome.unknown_flags.items())
@@ -98,10 +105,10 @@ def complaints(done: Pass) -> list[str]:
         f"unit {unit} is used by a person's word although nodes of it are bad" for unit in outcome.overridden
     ]
     if outcome.no_verdict:
-        names = done.snapshot.fold(sorted(outcome.no_verdict))
+        names = fold(sorted(outcome.no_verdict))
         lines.append(f"no verdict on {names}, whose state is not known; their part of each decision stays")
     for why in sorted(set(outcome.unsettled.values())):
-        names = done.snapshot.fold(sorted(name for name, told in outcome.unsettled.items() if told == why))
+        names = fold(sorted(name for name, told in outcome.unsettled.items() if told == why))
         lines.append(f"{why}: {names}; no exclusion is lifted for that, and other faults count")
     lines += [
         f"{change.decision.unit} is excluded: if it hosts the rendezvous store, as task 0 does by default, "
@@ -126,9 +133,7 @@ def _held(done: Pass) -> list[str]:
     shown = ", ".join(str(decision.unit) for decision in outcome.held[:SHOWN_UNITS])
     more = f" and {units - SHOWN_UNITS} more" if units > SHOWN_UNITS else ""
     taken = f"{units} new exclusions would take {nodes} nodes"
-    limit = (
-        f"more of {outcome.units} units at once than max_new_exclusions = {done.policy.max_new_exclusions} allows"
-    )
-    held = f"held pass {outcome.held_passes} of {done.policy.hold_passes}"
+    limit = f"more of {outcome.units} units at once than max_new_exclusions = {done.limit} allows"
+    held = f"held pass {outcome.held_passes} of {done.hold_passes}"
     by_hand = "`publish --once --force` publishes them now"
     return [f"held: {taken}, {limit}; not published: {shown}{more}; {held}; {by_hand}"]

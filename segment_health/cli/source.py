@@ -45,7 +45,7 @@ def opened(told: Settings, environ: Mapping[str, str], *, once: bool) -> tuple[S
     """
     from segment_health import sources  # noqa: PLC0415 - each command loads what it needs
 
-    told.check_source(once=once)
+    _check(told, once=once)
     saved = told.saved_answers()
     if told.replay is not None:
         return sources.replay(told.replay, cluster=told.cluster), "saved"
@@ -64,3 +64,23 @@ def opened(told: Settings, environ: Mapping[str, str], *, once: bool) -> tuple[S
     conf = told.slurm_conf or environ.get("SLURM_CONF") or "/etc/slurm/slurm.conf"
     parts = (told.rest_url or os.path.realpath(conf), told.cluster)
     return sources.ask_slurm(told.source, access), " ".join(filter(None, parts))
+
+
+def _check(told: Settings, *, once: bool) -> None:
+    """Refuse a source that is not told whole, or twice, for one pass or for many. Raises SettingsError."""
+    from segment_health.settings import SettingsError  # noqa: PLC0415 - as above
+
+    if told.replay and (told.nodes_from or told.jobs_from):
+        raise SettingsError("--replay plays nodes and jobs: not together with --nodes-from and --jobs-from")
+    if not once and told.replay:
+        raise SettingsError("--replay plays one instant: add --once")
+    if not once and "-" in {told.nodes_from, told.jobs_from}:
+        raise SettingsError("standard input can be read only once: add --once")
+    if told.nodes_from == told.jobs_from == "-":
+        raise SettingsError("--nodes-from and --jobs-from: standard input can be read only once")
+    if told.replay or told.nodes_from:
+        return
+    if told.source == "rest" and not told.rest_url:
+        raise SettingsError("--source rest needs --rest-url: http://host:port or unix:/path/of/the/socket")
+    if told.source == "auto" and told.rest_url:
+        raise SettingsError("--rest-url alone asks nobody: add --source rest, or name another source")

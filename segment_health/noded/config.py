@@ -35,6 +35,10 @@ class ConfigurationError(ValueError):
         self.path = path
         self.problem = problem
 
+    def __reduce__(self) -> tuple[type[ConfigurationError], tuple[str, str]]:
+        """Pickle it: it is raised in a child process (see segment_health.bounded)."""
+        return type(self), (self.path, self.problem)
+
 
 def parse(content: bytes, path: str) -> Mapping[str, FaultLevel]:
     """Return the level of each fault code, by its eight upper-case hexadecimal digits.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import stat
 from typing import TYPE_CHECKING, NoReturn
 
 from segment_health import toml
@@ -47,20 +45,16 @@ class PolicyError(Exception):
 
 def load(path: str, expand: Callable[[str], Iterable[str]]) -> Policy:
     """Read a policy file; `expand` names the nodes of a hostlist or raises ValueError. Raises PolicyError."""
+    return parse(content_of(path), path, expand)
+
+
+def content_of(path: str) -> bytes:
+    """Return what stands in a policy file, or the beginning of what is too long for one. Raises PolicyError."""
     try:
-        with open(path, "rb", opener=_without_waiting) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise PolicyError(path, None, "not a regular file")
-            content = file.read(MAX_CONTENT + 1)
+        return toml.content_of(path, MAX_CONTENT + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
         cause = error.strerror if isinstance(error, OSError) else error
         raise PolicyError(path, None, f"the policy cannot be read: {cause}") from error
-    return parse(content, path, expand)
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """Open a file for reading: a fifo must not hold us up."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def parse(content: bytes, path: str, expand: Callable[[str], Iterable[str]]) -> Policy:
