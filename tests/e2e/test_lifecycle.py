@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from segment_health.ledger import MAX_HISTORY
+from segment_health.ledger import BURY_SECONDS, MAX_HISTORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -353,7 +354,7 @@ def test_a_throttled_array_leaves_nothing_of_the_tasks_that_ended(site: Site) ->
 # ── an id that is given away again ─────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("restarts", [0])
+@pytest.mark.parametrize("restarts", [0, 1])
 def test_a_job_that_gets_an_old_id_inherits_nothing(
     run_cluster: RunCluster, site_on: SiteOn, tmp_path: Path, restarts: int
 ) -> None:
@@ -388,6 +389,41 @@ def made(directory: Path) -> Path:
     """Make a directory."""
     directory.mkdir()
     return directory
+
+
+# ── out of scope ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_job_that_leaves_a_partition_leaves_its_exclusion_behind(
+    site_on: SiteOn, run_cluster: RunCluster
+) -> None:
+    """Sent back and moved, it is nobody's there and inherits nothing here, whoever makes the next pass."""
+    other = "PartitionName=other Nodes=ALL MaxTime=INFINITE State=UP"
+    with run_cluster(nodes=4, return_to_service=0, extra_conf=[other]) as cluster:
+        site = site_on(cluster)
+        job, stays = site.start((*PAIR, "--requeue"), ONE)
+        unit = unit_of(job)
+        here, there = ("--partition", "main"), ("--partition", "other")
+        cluster.set_node(min(site.nodes_of()[unit]), "drain")
+        assert site.changes(*here) == [f"exclude {unit}"]
+        assert site.changes(*there) == []
+        cluster.run("scontrol", "requeue", job)
+        wait_for(cluster, job, "PENDING")
+        assert site.changes(*here) == []
+        cluster.run("scontrol", "update", f"jobid={job}", "partition=other", "starttime=now+1", "numnodes=1")
+        wait_for(cluster, job, "RUNNING")
+        assert site.changes(*here) == [f"clear {unit}"]
+        assert site.excluded() == set()
+        cluster.set_node(min(site.nodes_of()[unit]), "drain")
+        assert site.changes(*here) == []
+        assert site.changes(*there) == [f"exclude {unit}"]
+        assert site.changes(*here) == []
+        site.end(job)
+        assert [site.changes(*here) for _ in range(3)] == [[], [], []]
+        assert [site.changes(*there) for _ in range(3)] == [[], [f"retire {unit}"], []]
+        assert site.artifacts() == set()
+        assert remembered(site, "partition:other") == set()
+        assert remembered(site, "partition:main") == {unit_of(stays)}
 
 
 # ── what is left ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -433,3 +469,31 @@ def test_a_history_has_two_halves_and_no_third(site: Site) -> None:
         assert json.loads(full.read_bytes().splitlines()[-1])["action"] == "clear"
         assert full.stat().st_size < 2 * MAX_HISTORY
     assert actions == [f"exclude {unit_of(job)}", f"clear {unit_of(job)}"] * 3
+
+
+def test_what_ended_sidecars_left_is_buried(site: Site) -> None:
+    """A week after its last pass nothing of a job's own publisher is there, nor a person's word on the job."""
+    job, lives = site.start((*ONE, "--nodelist=n1"), (*ONE, "--nodelist=n2"))
+    site.cluster.set_node("n[1-2]", "drain")
+    for one in (job, lives):
+        assert site.changes("--job", one) == [f"exclude {unit_of(one)}"]
+        assert site.call("clear", "--dir", str(site.directory), one, "--reason", "fine").returncode == 0
+    site.end(job)
+    folder = site.directory / ".segment-health"
+
+    def files() -> set[str]:
+        return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+    mine = {f"heartbeat/job:{job}@sandbox.json", f"state/job:{job}@sandbox.json", f"override/{job}.{job}.json"}
+    assert mine < files()
+    week = time.time() - BURY_SECONDS
+    for name in files():
+        os.utime(folder / name, (week + 60, week + 60))
+    site.publish()
+    assert mine < files()
+    for name in files():
+        os.utime(folder / name, (week - 60, week - 60))
+    assert [site.changes() for _ in range(2)] == [[], []]
+    assert not mine & files()
+    assert f"override/{lives}.{lives}.json" in files()
+    assert site.excluded() == set()
