@@ -45,6 +45,7 @@ def decide(situation: Situation) -> Outcome:
     for unit_id, remembered in situation.memory.units.items():
         if unit_id in units and unit_id not in covered:  # it left the scope, and is nobody's to retire
             outcome.memory[unit_id] = remembered
+            _leave_behind(units[unit_id], situation, outcome)
     _count_nodes(situation, outcome)
     hold(situation, outcome)
     _yield_to_a_newer_view(situation, outcome)
@@ -166,6 +167,17 @@ def _folded(nodes: frozenset[str], remembered: Remembered | None, situation: Sit
     return situation.snapshot.fold(sorted(nodes))
 
 
+def _leave_behind(unit: Unit, situation: Situation, outcome: Outcome) -> None:
+    """Lift what this scope said of an earlier run of a unit that left it: nobody else may be there to do so."""
+    prior = situation.published.get(unit.id)
+    if (
+        isinstance(prior, Artifact)
+        and is_ours(prior, situation)
+        and prior.generation.is_older_than(unit.generation)
+    ):
+        outcome.decisions.append(_lift(prior))
+
+
 def _reconcile(
     unit: Unit,
     wanted: Artifact | None,
@@ -224,10 +236,10 @@ def _is_alive(prior: Artifact, situation: Situation) -> bool:
 
 
 def _candidates(situation: Situation) -> set[UnitId]:
-    """Name the units that this scope would retire if they are gone: its own, and those of dead publishers."""
-    return situation.memory.units.keys() | {
-        unit_id for unit_id, prior in situation.published.items() if _may_retire(unit_id, prior, situation)
-    }
+    """Name what this scope retires if it is gone: its own units, dead publishers', those of people's words."""
+    overridden = {unit_id for unit_id in situation.overrides if situation.scope.covers_absent(unit_id)}
+    left = {unit_id for unit_id, prior in situation.published.items() if _may_retire(unit_id, prior, situation)}
+    return situation.memory.units.keys() | overridden | left
 
 
 def _may_retire(unit_id: UnitId, prior: Artifact | Content | None, situation: Situation) -> bool:
@@ -245,9 +257,10 @@ def _may_retire(unit_id: UnitId, prior: Artifact | Content | None, situation: Si
 def _decide_absent(unit_id: UnitId, situation: Situation, outcome: Outcome) -> None:
     prior = situation.published.get(unit_id)
     remembered = situation.memory.units.get(unit_id)
-    if remembered is None:
-        assert isinstance(prior, Artifact)  # a candidate is remembered or published
+    if remembered is None and isinstance(prior, Artifact):
         remembered = Remembered(prior.generation, prior.nodelist, published=True)
+    elif remembered is None:  # a candidate is remembered, published or overridden
+        remembered = Remembered(situation.overrides[unit_id].generation, "")
     visible = situation.snapshot.visible_user
     if visible is not None and visible != remembered.user_id:  # PrivateData: not seen is not absent
         outcome.memory[unit_id] = remembered
