@@ -11,7 +11,7 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv demo test test-nvrx test-matrix format check docs bench clean
+.PHONY: help setup venv demo test test-nvrx test-matrix test-mutants format check docs bench clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -34,6 +34,9 @@ test-nvrx: setup ## run NVIDIA's ft_launcher against our publisher, on a real Sl
 
 test-matrix: ## run the tests of publishing on Slurm 22.05, 24.11 and 26.05, in chroots (as root, 10 minutes)
 	@bash tests/matrix.sh $(ARGS)
+
+test-mutants: venv ## break the product a line at a time, and see which test notices (10 minutes); ARGS='name'
+	$(VENV)/python tests/mutants.py $(ARGS)
 
 format: venv ## rewrite the code as ruff wants it
 	$(VENV)/ruff format

@@ -54,8 +54,7 @@ def decide(situation: Situation) -> Outcome:
 
 def _yield_to_a_newer_view(situation: Situation, outcome: Outcome) -> None:
     """Change nothing where a publisher of this scope on another host has judged by a newer view meanwhile."""
-    previous = situation.previous_pass
-    if previous is not None and situation.is_newer_elsewhere(previous, situation.previous_host):
+    if situation.is_superseded():
         outcome.superseded_by = situation.previous_host
         outcome.decisions, outcome.held, outcome.separated = [], [], []
 
@@ -202,8 +201,8 @@ def _reconcile(
 def _over_ours(
     unit: Unit, wanted: Artifact | None, prior: Artifact, situation: Situation, *, may_lift: bool
 ) -> Decision | None:
-    """Bring up to date what this scope wrote itself, unless another host has done so by a newer view."""
-    if situation.is_newer_elsewhere(prior.updated, prior.publisher.host):
+    """Bring up to date what this scope wrote itself, unless another host has just done so."""
+    if situation.may_be_news(prior) and not prior.generation.is_older_than(unit.generation):
         return None
     if wanted is not None:
         return None if wanted.says_the_same_as(prior) else _write(Action.UPDATE, wanted)
@@ -246,7 +245,7 @@ def _may_retire(unit_id: UnitId, prior: Artifact | Content | None, situation: Si
     if not isinstance(prior, Artifact):
         return False
     if is_ours(prior, situation):
-        return not situation.is_newer_elsewhere(prior.updated, prior.publisher.host)
+        return not situation.may_be_news(prior)
     return (
         prior.publisher.cluster == situation.publisher.cluster
         and situation.scope.covers_absent(unit_id)

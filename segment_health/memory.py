@@ -19,6 +19,8 @@ _SCHEMA = 1
 class Heartbeat(NamedTuple):
     """A scope's last complete pass: `last_complete_pass` in seconds since the epoch, `interval` in seconds.
 
+    `asked` is when it began to ask Slurm, None where an older version did not say.
+
     `policy` names the policy in force, and `policy_error` says why the newest one is not, None if it is.
 
     `loop` says whether its publisher is one that makes the next pass by itself; after its end, and for a single
@@ -31,6 +33,7 @@ class Heartbeat(NamedTuple):
     interval: float
     loop: bool = False
     policy_error: str | None = None
+    asked: int | None = None
 
     def is_alive(self, now: float) -> bool:
         """Whether its publisher counts as alive: younger than twice its interval, whatever its process id.
@@ -49,6 +52,7 @@ def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
             "policy": heartbeat.policy,
             "policy_error": heartbeat.policy_error,
             "last_complete_pass": utc(heartbeat.last_complete_pass),
+            "asked": None if heartbeat.asked is None else utc(heartbeat.asked),
             "interval": heartbeat.interval,
             "loop": heartbeat.loop,
         }
@@ -68,6 +72,7 @@ def decode_heartbeat(content: bytes) -> Heartbeat:
         beat.seconds("interval"),
         beat.truth("loop"),
         beat.optional("policy_error", beat.text),
+        beat.optional("asked", beat.time),
     )
 
 

@@ -91,6 +91,7 @@ def situate(
         began=observation.began,
         living=before.living,
         previous_pass=before.previous_pass,
+        previous_asked=before.previous_asked,
         previous_host=before.previous_host,
         overrides=before.overrides,
         reports=observation.reports,
@@ -108,6 +109,7 @@ class _Before:
 
     memory: Memory = field(default_factory=Memory)
     previous_pass: int | None = None
+    previous_asked: int | None = None
     previous_host: str | None = None
     living: frozenset[tuple[str, str]] | None = None
     overrides: dict[UnitId, Override] = field(default_factory=dict)
@@ -124,7 +126,8 @@ def _look_back(ledger: Ledger, us: tuple[str, str], now: int) -> _Before:
         beats = {(beat.publisher.cluster, beat.publisher.scope): beat for beat in ledger.heartbeats()}
         before.living = frozenset(who for who, beat in beats.items() if beat.is_alive(now))
         if us in beats:
-            before.previous_pass, before.previous_host = beats[us].last_complete_pass, beats[us].publisher.host
+            before.previous_pass, before.previous_asked = beats[us].last_complete_pass, beats[us].asked
+            before.previous_host = beats[us].publisher.host
         before.overrides = ledger.overrides()
     except OSError as error:
         before.failures.append(f"the ledger could not be read: {error.strerror or error}")

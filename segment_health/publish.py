@@ -114,6 +114,7 @@ def publish(observation: Observation, publication: Publication, clock: Callable[
             publication.interval,
             publication.loop,
             publication.policy_error,
+            observation.began,
         )
         _keep(done, directory, ledger, heartbeat, vouches=not publication.replay)
     return done

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from .scope import Scope
 
 
-CLOCKS_APART = 60
-"""Seconds by which the clocks of two hosts may differ."""
+NEWS_SECONDS = 120
+"""How far after our own view another host's may lie: until we write, and by what clocks differ."""
 
 
 class Action(Enum):
@@ -106,10 +106,10 @@ class Situation:
 
     `published` holds the non-empty artifacts of the directory, every scope's, and `empty` names those of no bytes.
     `living` names the (cluster, scope) pairs whose publishers are alive; None is not known, so nobody counts as
-    dead. `previous_pass` is when the scope's last complete pass was, None if nobody knows of one, and
-    `previous_host` where. `reports` is what another source than Slurm says of nodes, by name; None if no other was
-    asked. `adopt` takes foreign artifacts for our own; `precreate` leaves an empty artifact for units that have
-    none; `force` publishes whatever the number of new exclusions.
+    dead. `previous_pass` is when the scope's last complete pass was, `previous_asked` when that began to ask and
+    `previous_host` where; None if nobody knows of one. `reports` is what another source than Slurm says of nodes,
+    by name; None if no other was asked. `adopt` takes foreign artifacts for our own; `precreate` leaves an empty
+    artifact for units that have none; `force` publishes whatever the number of new exclusions.
     """
 
     snapshot: Snapshot
@@ -122,6 +122,7 @@ class Situation:
     began: int
     living: Collection[tuple[str, str]] | None = ()
     previous_pass: int | None = None
+    previous_asked: int | None = None
     previous_host: str | None = None
     overrides: Mapping[UnitId, Override] = field(default_factory=dict)
     reports: Mapping[str, Assessment] | None = None
@@ -130,13 +131,17 @@ class Situation:
     precreate: bool = False
     empty: Collection[UnitId] = ()
 
-    def is_newer_elsewhere(self, learned: int, host: str | None) -> bool:
-        """Whether a publisher on another host learned something at `learned` after we began to ask.
+    def is_superseded(self) -> bool:
+        """Whether another host has made a pass of this scope that began to ask when we had our answer already."""
+        asked = self.previous_asked
+        elsewhere = self.previous_host != self.publisher.host  # two passes on one host cannot overlap: see lock
+        # What seems to come from later still was written by a clock that has been set back since.
+        return asked is not None and elsewhere and self.now <= asked <= self.now + NEWS_SECONDS
 
-        Two passes on one host cannot overlap (see lock), and what seems to come from later than clocks may differ
-        was written by one that has been set back since.
-        """
-        return host != self.publisher.host and self.began <= learned <= self.now + CLOCKS_APART
+    def may_be_news(self, prior: Artifact) -> bool:
+        """Whether another host wrote this after we began to ask: perhaps by a newer view than ours."""
+        elsewhere = prior.publisher.host != self.publisher.host
+        return elsewhere and self.began <= prior.updated <= self.now + NEWS_SECONDS
 
 
 @dataclass(slots=True)

@@ -4,8 +4,6 @@ All nodes are this one host, so two things are said that a real cluster finds ou
 for each launcher (all of 127.0.0.0/8 is loopback), and which launcher holds the rendezvous store.
 """
 
-# ruff: noqa: T201 - what it prints is what the test reads
-
 from __future__ import annotations
 
 import os

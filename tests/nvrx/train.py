@@ -1,7 +1,5 @@
 """The training: ranks that count steps together, until the test's files say `stop` to all or `crash` to one."""
 
-# ruff: noqa: T201 - what it prints is what the test reads
-
 from __future__ import annotations
 
 import datetime as dt

@@ -1,0 +1,311 @@
+"""Breaks the product on purpose, a line at a time, and says which test notices: `make test-mutants`.
+
+Each mutant is what somebody might write in good faith. One that no test notices is a hole in the tests, and ends
+this with status 1; so does one whose line is no longer there. It works on a copy of the tree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT = Path(__file__).parent.parent
+STORE, PUBLISH, TAKEOVER = "tests/test_store.py", "tests/test_publish.py", "tests/test_takeover.py"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A break: `old` becomes `new` in `file`, and one of `tests` has to fail."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+MUTANTS = [
+    Mutant(
+        "the content is not synced before it is visible",
+        "segment_health/atomic.py",
+        "            if durable:\n",
+        "            if False:\n",
+        (STORE,),
+    ),
+    Mutant(
+        "the old artifact is removed before the new one is there",
+        "segment_health/atomic.py",
+        "        os.replace(temporary, name, src",
+        "        with contextlib.suppress(OSError):\n            os.unlink(name, dir_fd=directory)\n"
+        "        os.replace(temporary, name, src",
+        (STORE,),
+    ),
+    Mutant(
+        "a temporary may be somebody's link",
+        "segment_health/atomic.py",
+        "os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC\n    descriptor = os.open(temporary",
+        "os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC\n    descriptor = os.open(temporary",
+        (STORE,),
+    ),
+    Mutant(
+        "the mode is the umask's",
+        "segment_health/atomic.py",
+        "            os.fchmod(descriptor, mode)  # before it is visible, and whatever the umask\n",
+        "",
+        (STORE,),
+    ),
+    Mutant(
+        "what is left of a failed write stays",
+        "segment_health/atomic.py",
+        "            os.unlink(temporary, dir_fd=directory)\n        raise",
+        "            pass\n        raise",
+        (STORE,),
+    ),
+    Mutant(
+        "clearing removes the artifact",
+        "segment_health/store.py",
+        'replace_file(self._directory, unit.artifact_name, b"", mode=ARTIFACT_MODE)',
+        "os.unlink(unit.artifact_name, dir_fd=self._directory)",
+        (STORE, PUBLISH),
+    ),
+    Mutant(
+        "what changed during the pass is overwritten",
+        "segment_health/store.py",
+        "if self._look(unit) != self._seen.get(unit):",
+        "if False:",
+        (STORE,),
+    ),
+    Mutant(
+        "one failed unit ends the pass",
+        "segment_health/store.py",
+        "        except OSError as error:\n            return Change(decision",
+        "        except FileNotFoundError as error:\n            return Change(decision",
+        (STORE,),
+    ),
+    Mutant(
+        "a time-out is an empty answer",
+        "slurm/commands/run.py",
+        '                raise _late(", ".join(sorted(late)), timeout, said)',
+        "                return",
+        ("tests/test_command.py",),
+    ),
+    Mutant(
+        "a command that failed has answered",
+        "slurm/commands/run.py",
+        "        if status > 0:\n",
+        "        if status > 255:\n",
+        ("tests/test_command.py",),
+    ),
+    Mutant(
+        "no node at all is an answer",
+        "slurm/commands/text.py",
+        "    if not nodes:\n",
+        "    if False:\n",
+        ("tests/test_text.py",),
+    ),
+    Mutant(
+        "UNKNOWN is healthy",
+        "segment_health/policy/states.py",
+        '    "IDLE": _OK,',
+        '    "IDLE": _OK,\n    "UNKNOWN": _OK,',
+        ("tests/test_node_state.py", "tests/policy/test_states.py"),
+    ),
+    Mutant(
+        "a node without a verdict is fit",
+        "segment_health/judge.py",
+        "            all_understood = False\n",
+        "            pass\n",
+        (PUBLISH,),
+    ),
+    Mutant(
+        "a requeued unit inherits",
+        "segment_health/decide.py",
+        "return _lift(prior) if may_lift or prior.generation != unit.generation else None",
+        "return _lift(prior) if may_lift else None",
+        (PUBLISH,),
+    ),
+    Mutant(
+        "generations are compared by restarts alone",
+        "segment_health/contract.py",
+        "return self.restart_count < other.restart_count or self.start_time < other.start_time",
+        "return self.restart_count < other.restart_count",
+        (TAKEOVER,),
+    ),
+    Mutant(
+        "any scope lifts any artifact",
+        "segment_health/decide.py",
+        "return _lift(prior) if outdated or (may_lift and not _is_alive(prior, situation)) else None",
+        "return _lift(prior) if outdated or may_lift else None",
+        (PUBLISH,),
+    ),
+    Mutant(
+        "the key is the raw job id",
+        "segment_health/unit.py",
+        "return UnitId(allocation.array_job_id, allocation.array_task_id)",
+        "return UnitId(allocation.job_id, allocation.job_id)",
+        (PUBLISH,),
+    ),
+    Mutant(
+        "a component has an artifact of its own",
+        "segment_health/unit.py",
+        "return UnitId(allocation.het_job_id, allocation.het_job_id)",
+        "return UnitId(allocation.job_id, allocation.job_id)",
+        (PUBLISH,),
+    ),
+    Mutant(
+        "one miss retires",
+        "segment_health/decide.py",
+        "MISSES_TO_RETIRE = 2",
+        "MISSES_TO_RETIRE = 1",
+        (PUBLISH,),
+    ),
+    Mutant(
+        "not seen is absent, under PrivateData too",
+        "segment_health/decide.py",
+        "if visible is not None and visible != remembered.user_id:",
+        "if False:",
+        (PUBLISH,),
+    ),
+    Mutant(
+        "a foreign artifact is taken over",
+        "segment_health/decide.py",
+        "    if not situation.adopt:\n",
+        "    if False:\n",
+        (PUBLISH,),
+    ),
+    Mutant(
+        "the older of two views counts",
+        "segment_health/decide.py",
+        "    if situation.is_superseded():",
+        "    if False:",
+        (TAKEOVER,),
+    ),
+    Mutant(
+        "the word that Slurm prints is trusted",
+        "slurm/node.py",
+        "    if base in _COLLAPSED:\n",
+        "    if False:\n",
+        ("tests/test_node_state.py", "tests/policy/test_states.py"),
+    ),
+    Mutant(
+        "only the first word of a state counts",
+        "slurm/node.py",
+        "    flags.update(filter(None, rest))\n",
+        "",
+        ("tests/test_node_state.py",),
+    ),
+    Mutant(
+        "a shrunk unit is forgotten",
+        "segment_health/judge.py",
+        "        nodes |= frozenset(situation.snapshot.recall(remembered.nodelist))\n",
+        "        pass\n",
+        (PUBLISH,),
+    ),
+    Mutant(
+        "an old view is acted on",
+        "segment_health/publish.py",
+        "    if age > publication.storage_timeout:\n",
+        "    if False:\n",
+        (TAKEOVER,),
+    ),
+    Mutant(
+        "the consumer looks at the link",
+        "segment_health/consumer.py",
+        "found = os.stat(self.path)",
+        "found = os.lstat(self.path)",
+        ("tests/test_consumer.py",),
+    ),
+    Mutant(
+        "the consumer fails closed",
+        "segment_health/consumer.py",
+        '            return True, f"{_IGNORING}{failure}"',
+        '            return False, f"{_IGNORING}{failure}"',
+        ("tests/test_consumer.py",),
+    ),
+    Mutant(
+        "every process looks",
+        "segment_health/consumer.py",
+        'if environ.get("SLURM_PROCID") != "0":',
+        'if not environ.get("SLURM_PROCID"):',
+        ("tests/test_consumer.py",),
+    ),
+    Mutant(
+        "a heartbeat never ends",
+        "segment_health/memory.py",
+        "return -self.interval <= now - self.last_complete_pass < 2 * self.interval",
+        "return True",
+        (PUBLISH, "tests/test_watch.py"),
+    ),
+    Mutant(
+        "going stale keeps the exclusions",
+        "segment_health/watch.py",
+        "failures.lifted or silent < publishing.stale_after:",
+        "True:",
+        ("tests/test_watch.py",),
+    ),
+    Mutant(
+        "a late child is waited for",
+        "segment_health/bounded.py",
+        "    while select.select([receiving], [], [], max(0.0, deadline - time.monotonic()))[0]:\n",
+        "    while select.select([receiving], [], [])[0]:\n",
+        ("tests/test_bounded.py",),
+    ),
+    Mutant(
+        "a sticky directory of everybody's is ours",
+        "segment_health/trust.py",
+        "    return _foreign_owner(found, path) or _others(found, path)",
+        "    return _stranger_above(found, path)",
+        ("tests/test_trust.py",),
+    ),
+]
+
+
+def caught_by(mutant: Mutant, tree: Path) -> str | None:
+    """Break a tree, run the tests, mend it; return the first test that failed, None if all passed."""
+    path = tree / mutant.file
+    text = path.read_text()
+    if mutant.old not in text:
+        raise SystemExit(f"{mutant.name}: {mutant.file} has no {mutant.old!r}")
+    path.write_text(text.replace(mutant.old, mutant.new, 1))
+    try:
+        told = subprocess.run(
+            [sys.executable, "-P", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=60",
+             *mutant.tests],
+            cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    finally:
+        path.write_text(text)
+    if told.returncode == 0:
+        return None
+    named = [line.split()[1] for line in told.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    return named[0] if named else f"status {told.returncode}"
+
+
+def main() -> int:
+    """Try all mutants, or those whose name contains a text."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("containing", nargs="?", default="")
+    wanted = parser.parse_args().containing
+    survivors = 0
+    with tempfile.TemporaryDirectory() as made:
+        tree = Path(made)
+        for name in ("slurm", "segment_health", "tests"):
+            shutil.copytree(PROJECT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(PROJECT / "pyproject.toml", tree)
+        chosen = [mutant for mutant in MUTANTS if wanted in mutant.name]
+        for mutant in chosen:
+            test = caught_by(mutant, tree)
+            survivors += test is None
+            print(f"{mutant.name}: {test or 'SURVIVED'}", flush=True)
+    print(f"{len(chosen)} mutants, {survivors} survived")
+    return survivors > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
