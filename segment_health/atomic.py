@@ -12,6 +12,7 @@ import itertools
 import os
 import re
 import socket
+import stat
 import time
 from typing import TYPE_CHECKING
 
@@ -36,10 +37,7 @@ def replace_file(directory: int, name: str, content: bytes, *, mode: int, durabl
     `durable` waits until the content is on disk (fsync) before it becomes visible; the directory itself is the
     caller's to sync, once for many files. Raises OSError, and then `name` is as it was and no temporary is left.
     """
-    temporary = f".segment-health.tmp.{host_name()}.{os.getpid()}.{next(_serial)}"
-    # O_EXCL: whatever a stranger put under that name is neither followed nor overwritten.
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(temporary, flags, 0o600, dir_fd=directory)
+    temporary, descriptor = _open_temporary(directory)
     try:
         try:
             _write_all(descriptor, content)
@@ -82,6 +80,8 @@ def read_file(directory: int, name: str, limit: int) -> bytes:
     # O_NONBLOCK: opening a fifo under that name must not hang.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(name, flags, dir_fd=directory), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", name)
         content = file.read(limit + 1)
     if len(content) > limit:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), name)
@@ -107,6 +107,19 @@ def sweep(directory: int, names: Iterable[str]) -> None:
             with contextlib.suppress(OSError):  # a stranger's, or swept by somebody else just now
                 if not _is_running(int(match["pid"])) or _age(directory, name) > _ABANDONED_SECONDS:
                     os.unlink(name, dir_fd=directory)
+
+
+def _open_temporary(directory: int) -> tuple[str, int]:
+    """Make a file under a name of ours that nobody has, and return both. Raises OSError."""
+    ours = f".segment-health.tmp.{host_name()}.{os.getpid()}"
+    # O_EXCL: whatever a stranger put under that name is neither followed nor overwritten.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    temporary = f"{ours}.{next(_serial)}"
+    try:
+        return temporary, os.open(temporary, flags, 0o600, dir_fd=directory)
+    except FileExistsError:  # somebody counted along, to be in our way; nobody foresees the next name
+        temporary = f"{ours}.{int.from_bytes(os.urandom(8), 'big')}"
+        return temporary, os.open(temporary, flags, 0o600, dir_fd=directory)
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

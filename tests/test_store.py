@@ -229,7 +229,7 @@ def test_kill_9_leaves_only_whole_artifacts_and_the_next_pass_tidies(tmp_path: P
 
 
 def test_a_symlink_under_a_temporarys_name_is_not_followed(tmp_path: Path) -> None:
-    """O_EXCL: what an attacker puts where a temporary would be is neither followed nor overwritten."""
+    """O_EXCL: what an attacker puts where a temporary would be is not followed, not harmed, not in the way."""
     victim = tmp_path / "victim"
     victim.write_text("precious")
     directory = tmp_path / "decisions"
@@ -238,10 +238,24 @@ def test_a_symlink_under_a_temporarys_name_is_not_followed(tmp_path: Path) -> No
     for ahead in range(1, 4):
         name = f".segment-health.tmp.{atomic.host_name()}.{os.getpid()}.{serial + ahead}"
         (directory / name).symlink_to(victim)
-    with contextlib.suppress(FileExistsError):
-        carry_out(directory, exclude())
-        pytest.fail("wrote through a link")
+    carry_out(directory, exclude())
+    assert (directory / UNIT.artifact_name).stat().st_size
     assert victim.read_text() == "precious"
+
+
+def test_only_a_regular_file_is_read(tmp_path: Path) -> None:
+    """A fifo that somebody holds open for writing has nothing to read yet, which is neither empty nor a hang."""
+    os.mkfifo(tmp_path / "fifo")
+    holding = os.open(tmp_path / "fifo", os.O_RDWR | os.O_NONBLOCK)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    try:
+        with atomic.open_directory(str(tmp_path)) as directory:
+            for name in ("fifo", "folder", "link"):
+                with pytest.raises(OSError, match=r"^\[Errno "):
+                    atomic.read_file(directory, name, 100)
+    finally:
+        os.close(holding)
 
 
 if os.geteuid() == 0:  # mounting is root's; an ordinary user has the injected faults above
