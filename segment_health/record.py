@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
+_MAX_SECONDS = 1e12
+"""More than any clock tells, and what arithmetic with it cannot overflow."""
+
+
 class Fields:
     """A JSON object that we once wrote, read back without trusting it.
 
@@ -37,10 +41,12 @@ class Fields:
         return value
 
     def seconds(self, key: str) -> float:
-        """Take a number, whole or not."""
+        """Take a number, whole or not, but a finite one."""
         value = self._fields[key]
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise TypeError
+        if not -_MAX_SECONDS <= value <= _MAX_SECONDS:  # false of NaN too
+            raise ValueError("no number that anybody counts to")
         return value
 
     def truth(self, key: str) -> bool:
@@ -51,8 +57,10 @@ class Fields:
         return value
 
     def time(self, key: str) -> int:
-        """Take a UTC time, as seconds since the epoch."""
-        return int(datetime.fromisoformat(self.text(key)).timestamp())
+        """Take a UTC time, as seconds since the epoch; one that utc() could not write again is a ValueError."""
+        seconds = int(datetime.fromisoformat(self.text(key)).timestamp())
+        utc(seconds)  # with an offset, the year 9999 may end in 10000
+        return seconds
 
     def many(self, key: str) -> list[Any]:
         """Take a list of anything."""

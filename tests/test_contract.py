@@ -19,6 +19,7 @@ from segment_health.contract import (
     unit_of_artifact,
 )
 from segment_health.level import FaultLevel, NodeStatus
+from segment_health.memory import Heartbeat, decode_heartbeat, encode_heartbeat
 from segment_health.record import printable
 
 _ids = st.integers(0, 2**32).map(str)
@@ -70,6 +71,29 @@ def test_a_damaged_artifact_is_foreign_or_the_same(artifact: Artifact, data: st.
 def test_any_bytes_are_foreign(content: bytes) -> None:
     """What no publisher wrote is nobody's artifact."""
     assert decode(content, UnitId("1", "1")) is None
+
+
+@pytest.mark.parametrize("time", ["9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59"])
+def test_a_time_that_cannot_be_written_again_is_not_ours(time: str) -> None:
+    """What is kept of an artifact stands in the next one too; a forged year must not fail that pass."""
+    content = encode(
+        Artifact(
+            UnitId("1", "1"), FaultLevel.SeparateFault, (), "n1", Generation(0, 1), "n1", 5, 5,
+            Publisher("h", 1, "v", "c", "all"),
+        )
+    )  # fmt: skip
+    assert decode(content, UnitId("1", "1")) is not None
+    assert decode(content.replace(b"1970-01-01T00:00:05+00:00", time.encode()), UnitId("1", "1")) is None
+
+
+@pytest.mark.parametrize("interval", ["1e999", "-1e999", "NaN", "1" + "0" * 400])
+def test_a_heartbeat_without_a_finite_interval_is_nobodys(interval: str) -> None:
+    """With an endless one a forged publisher would be alive for ever."""
+    publisher = Publisher("h", 1, "v", "c", "all")
+    content = encode_heartbeat(Heartbeat(publisher, "policy", 5, 300.25))
+    assert decode_heartbeat(content).interval == 300.25
+    with pytest.raises(ValueError, match="number"):
+        decode_heartbeat(content.replace(b"300.25", interval.encode()))
 
 
 def test_a_newer_publishers_artifact_is_ours() -> None:
