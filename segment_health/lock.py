@@ -71,13 +71,13 @@ def path_of(what: str, directory: str, cluster: str, scope: str, environ: Mappin
 def lock_directory(environ: Mapping[str, str]) -> str:
     """Return the private directory for locks on this host, made if need be.
 
-    `/run/lock` as root, $XDG_RUNTIME_DIR where there is one, else `/tmp`; in it a directory of this user and
-    nobody else. Raises LockError.
+    `/run` as root, $XDG_RUNTIME_DIR where there is one, else `/tmp`; in it a directory of this user and nobody
+    else. Raises LockError.
     """
     uid = os.geteuid()
     runtime = environ.get("XDG_RUNTIME_DIR", "")
-    if uid == 0 and os.path.isdir("/run/lock"):
-        parent = "/run/lock"
+    if uid == 0 and os.access("/run", os.W_OK):
+        parent = "/run"  # not /run/lock: everybody may write there, and be first
     elif os.path.isabs(runtime) and _is_private(runtime, uid):
         parent = runtime
     else:
@@ -90,7 +90,8 @@ def lock_directory(environ: Mapping[str, str]) -> str:
         raise LockError(f"{path}: {error.strerror}") from error
     if not _is_private(path, uid):
         raise LockError(
-            f"{path}: is not a directory of this user with mode 0700; somebody else made it: remove it"
+            f"{path}: is not a directory of this user with mode 0700; somebody else made it: remove it, and set "
+            "XDG_RUNTIME_DIR to a directory of this user alone (mode 0700), where nobody else can be first"
         )
     return path
 
