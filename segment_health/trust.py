@@ -7,8 +7,12 @@ StrictModes and sudo do, the ancestors are looked at too; a sticky one (/tmp) pr
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+
+_MAX_LINKS = 40
+"""As many as the kernel follows (path_resolution(7))."""
 
 
 def stranger(path: str) -> str | None:
@@ -19,8 +23,8 @@ def stranger(path: str) -> str | None:
     if stat.S_ISLNK(os.lstat(path).st_mode):
         return f"{path} is a symbolic link: name the directory itself"
     told = stranger_in(os.stat(path), path)
-    for ancestor in _ancestors(path):
-        told = told or _stranger_above(os.stat(ancestor), ancestor)
+    for step in _way_to(path):  # to its very end: `link/` leads on, and is no link to lstat
+        told = told or _stranger_above(step)
     return told
 
 
@@ -29,15 +33,18 @@ def stranger_in(found: os.stat_result, path: str) -> str | None:
     return _foreign_owner(found, path) or _others(found, path)
 
 
-def _stranger_above(found: os.stat_result, path: str) -> str | None:
-    told = _foreign_owner(found, path)
-    return told if told or found.st_mode & stat.S_ISVTX else _others(found, path)
+def _stranger_above(path: str) -> str | None:
+    found = os.lstat(path)
+    if stat.S_ISLNK(found.st_mode):  # its mode says nothing, and whose it is all: the owner may lead it elsewhere
+        return _foreign_owner(found, path)
+    return _foreign_owner(found, path) or (None if found.st_mode & stat.S_ISVTX else _others(found, path))
 
 
 def _foreign_owner(found: os.stat_result, path: str) -> str | None:
     if found.st_uid in {0, os.geteuid()}:
         return None
-    return f"{path} belongs to uid {found.st_uid}, neither root nor this user ({os.geteuid()})"
+    what = "the symbolic link " if stat.S_ISLNK(found.st_mode) else ""
+    return f"{what}{path} belongs to uid {found.st_uid}, neither root nor this user ({os.geteuid()})"
 
 
 def _others(found: os.stat_result, path: str) -> str | None:
@@ -50,12 +57,22 @@ def _others(found: os.stat_result, path: str) -> str | None:
     return None
 
 
-def _ancestors(path: str) -> list[str]:
-    """Name the directories above `path`, as it really is and as it is written, where links lead elsewhere."""
-    above: list[str] = []
-    for way in (os.path.realpath(path), os.path.normpath(path)):
-        parent = os.path.dirname(way)
-        while parent not in above:
-            above.append(parent)
-            parent = os.path.dirname(parent)
-    return above
+def _way_to(path: str) -> list[str]:
+    """Name what the kernel goes through on its way to `path`, links and what they lead through too, from `/` on."""
+    steps, here = ["/"], "/"
+    ahead = path.split("/")[::-1]
+    links = 0
+    while ahead:
+        name = ahead.pop()
+        if name in {"", "."}:
+            continue
+        here = os.path.dirname(here) if name == ".." else os.path.join(here, name)
+        steps.append(here)
+        if stat.S_ISLNK(os.lstat(here).st_mode):
+            links += 1
+            if links > _MAX_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+            target = os.readlink(here)
+            here = "/" if target.startswith("/") else os.path.dirname(here)
+            ahead += target.split("/")[::-1]
+    return steps

@@ -73,6 +73,35 @@ def test_a_link(directory: Path) -> None:
     assert stranger(str(above / "decisions")) == f"everybody may write to {directory.parent} (mode 0777)"
 
 
+def test_every_link_on_the_way_counts(directory: Path) -> None:
+    """A link may lead through another one, up and down, and each directory that one of them stands in counts."""
+    root = directory.parent.parent
+    (root / "open").mkdir()
+    (root / "open" / "second").symlink_to("../shared")
+    (root / "first").symlink_to("open/second/.")
+    assert stranger(str(root / "first" / "decisions")) is None
+    (root / "open").chmod(0o777)
+    told = f"everybody may write to {root / 'open'} (mode 0777)"
+    assert stranger(str(root / "first" / "decisions")) == told
+    (root / "open").chmod(0o1777)
+    assert stranger(str(root / "first" / "decisions")) is None
+
+
+@pytest.mark.root
+def test_somebody_elses_link(directory: Path) -> None:
+    """Where others may make a link, in /tmp, one that leads to a good place today may lead elsewhere tomorrow."""
+    above = directory.parent.parent / "above"
+    above.symlink_to(directory.parent)
+    os.chown(above, 65534, -1, follow_symlinks=False)
+    told = f"the symbolic link {above} belongs to uid 65534, neither root nor this user (0)"
+    assert stranger(str(above / "decisions")) == told
+    assert stranger(f"{above}/decisions/") == told
+    end = directory.parent.parent / "end"
+    end.symlink_to(directory)
+    os.chown(end, 65534, -1, follow_symlinks=False)
+    assert stranger(f"{end}/") == f"the symbolic link {end} belongs to uid 65534, neither root nor this user (0)"
+
+
 @pytest.mark.root
 def test_somebody_elses(directory: Path) -> None:
     """A directory of another user's, or below one, is theirs to change."""
