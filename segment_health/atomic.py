@@ -31,6 +31,11 @@ def host_name() -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "_", socket.gethostname())[:64]
 
 
+def temporary_name() -> str:
+    """Make a name that nobody else has, and that sweep() knows once this process has died."""
+    return f".segment-health.tmp.{host_name()}.{os.getpid()}.{next(_serial)}"
+
+
 def replace_file(directory: int, name: str, content: bytes, *, mode: int, durable: bool = True) -> None:
     """Give `name` in the open `directory` this content and mode, in one step.
 
@@ -111,14 +116,13 @@ def sweep(directory: int, names: Iterable[str]) -> None:
 
 def _open_temporary(directory: int) -> tuple[str, int]:
     """Make a file under a name of ours that nobody has, and return both. Raises OSError."""
-    ours = f".segment-health.tmp.{host_name()}.{os.getpid()}"
     # O_EXCL: whatever a stranger put under that name is neither followed nor overwritten.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    temporary = f"{ours}.{next(_serial)}"
+    temporary = temporary_name()
     try:
         return temporary, os.open(temporary, flags, 0o600, dir_fd=directory)
     except FileExistsError:  # somebody counted along, to be in our way; nobody foresees the next name
-        temporary = f"{ours}.{int.from_bytes(os.urandom(8), 'big')}"
+        temporary += str(int.from_bytes(os.urandom(8), "big"))
         return temporary, os.open(temporary, flags, 0o600, dir_fd=directory)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 try:
     from slurm.errors import SlurmError
@@ -16,17 +16,20 @@ except ImportError as error:  # a distribution on PyPI owns the name too, and it
     ) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
+    from slurm.commands.job import JobOptions
     from slurm.reader import Reader
     from slurm.snapshot import Snapshot
 
 
 __all__ = [
     "Access",
+    "Configuration",
     "Source",
     "SourceUnknown",
+    "ask_job",
     "ask_slurm",
     "fold",
     "node_names",
@@ -38,6 +41,16 @@ __all__ = [
 
 class SourceUnknown(Exception):  # noqa: N818 - a state of the world, not a bug
     """Slurm's state is unknown: nothing may be concluded from it. The message says why."""
+
+
+class Configuration(NamedTuple):
+    """Slurm's settings, by their names in slurm.conf(5); and slurmctld's clock as it told them.
+
+    `as_of` is in whole seconds since the epoch, None where it did not say.
+    """
+
+    settings: Mapping[str, str]
+    as_of: int | None
 
 
 class Source:
@@ -55,6 +68,11 @@ class Source:
         """What the last answer came with that is worth a log line, and is no failure."""
         return self._reader.remarks
 
+    def configuration(self) -> Configuration | None:
+        """Return what Slurm said of itself in the last answer; None where that door does not tell."""
+        config = self._reader.config
+        return None if config is None else Configuration(config.settings, config.as_of)
+
     def observe(self) -> Snapshot:
         """Return a whole snapshot. Raises SourceUnknown."""
         try:
@@ -71,6 +89,16 @@ def ask_slurm(prefer: str, access: Access) -> Source:
     """Observe a living Slurm by the door that is preferred (see slurm.reader.open_reader)."""
     door = open_reader(prefer, access)
     return Source(door.reader, door.name, door.why)
+
+
+def ask_job(job_id: str, access: Access) -> JobOptions:
+    """Ask Slurm's commands how one job was submitted. Raises SourceUnknown."""
+    from slurm.commands.job import options_of  # noqa: PLC0415 - no pass needs it
+
+    try:
+        return options_of(job_id, access.commands())
+    except SlurmError as error:
+        raise SourceUnknown(str(error)) from error
 
 
 def read_saved(nodes: str, jobs: str, *, cluster: str | None) -> Source:

@@ -125,6 +125,9 @@ class _FakeSource(Source):
     def remarks(self) -> list[str]:
         return []
 
+    def configuration(self) -> None:
+        return None
+
     def observe(self) -> Snapshot:
         return self._cluster.snapshot()
 

@@ -14,6 +14,7 @@ from .saved import SavedReader
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from .commands.config import Config
     from .pyslurm.reader import PyslurmReader
     from .snapshot import Snapshot
 
@@ -23,6 +24,10 @@ class Reader(Protocol):
 
     remarks: list[str]
     """What came with the last answer that is worth a log line, and is no failure."""
+
+    @property
+    def config(self) -> Config | None:
+        """What the cluster said of itself; None where its door does not tell, and before the first answer."""
 
     def read(self) -> Snapshot:
         """Ask once. Raises SlurmUnavailable or SlurmProtocolError."""
@@ -124,16 +129,24 @@ class _WhileItFits:
     def __init__(self, pyslurm: PyslurmReader, text: TextReader) -> None:
         self._pyslurm = pyslurm
         self._text = text
+        self._asked: Reader = pyslurm
         self.remarks: list[str] = []
+
+    @property
+    def config(self) -> Config | None:
+        """What the cluster said of itself to whoever asked last."""
+        return self._asked.config
 
     def read(self) -> Snapshot:
         """Ask once."""
         try:
             self._pyslurm.ensure_started()
         except SlurmError as error:
+            self._asked = self._text
             snapshot = self._text.read()
             self.remarks = [f"asked by text this time: {error}", *self._text.remarks]
         else:
+            self._asked = self._pyslurm
             snapshot = self._pyslurm.read()
             self.remarks = self._pyslurm.remarks
         return snapshot

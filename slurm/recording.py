@@ -18,6 +18,7 @@ from .snapshot import Snapshot
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from .commands.config import Config
     from .job import Allocation
     from .node import Node
 
@@ -69,6 +70,7 @@ class RecordingReader:
     def __init__(self, path: str, cluster: str | None = None) -> None:
         self._path = path
         self._cluster = cluster
+        self.config: Config | None = None  # it is not recorded
         self.remarks: list[str] = []
 
     def read(self) -> Snapshot:

@@ -18,6 +18,7 @@ from .snapshot import Snapshot, existing
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from .commands.config import Config
     from .job import Allocation
     from .node import Node
 
@@ -35,6 +36,7 @@ class SavedReader:
         self._nodes = nodes
         self._jobs = jobs
         self._cluster = cluster
+        self.config: Config | None = None  # nodes and jobs do not tell it
         self.remarks: list[str] = []
 
     def read(self) -> Snapshot:

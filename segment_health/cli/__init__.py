@@ -8,6 +8,7 @@ from segment_health import __version__
 
 from .check import check, path
 from .demo import demo
+from .doctor import doctor
 from .explain import explain
 from .lift import clear, prune
 from .noded import noded
@@ -29,6 +30,7 @@ main.add_command(path)
 main.add_command(clear)
 main.add_command(prune)
 main.add_command(explain)
+main.add_command(doctor)
 main.add_command(noded)
 main.add_command(policy)
 main.add_command(record)

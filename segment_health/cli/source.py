@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from segment_health.settings import Settings
-    from segment_health.sources import Source
+    from segment_health.sources import Access, Source
 
     Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -51,7 +51,17 @@ def opened(told: Settings, environ: Mapping[str, str], *, once: bool) -> tuple[S
         return sources.replay(told.replay, cluster=told.cluster), "saved"
     if saved is not None:
         return sources.read_saved(*saved, cluster=told.cluster), told.cluster or "saved"
-    access = sources.Access(
+    # Two clusters of one host have two slurm.conf; the name is known only once one has answered.
+    conf = told.slurm_conf or environ.get("SLURM_CONF") or "/etc/slurm/slurm.conf"
+    parts = (told.rest_url or os.path.realpath(conf), told.cluster)
+    return sources.ask_slurm(told.source, access(told, environ)), " ".join(filter(None, parts))
+
+
+def access(told: Settings, environ: Mapping[str, str]) -> Access:
+    """Return how a living Slurm is reached."""
+    from segment_health.sources import Access  # noqa: PLC0415
+
+    return Access(
         timeout=told.timeout,
         environ=environ,
         cluster=told.cluster,
@@ -60,10 +70,6 @@ def opened(told: Settings, environ: Mapping[str, str], *, once: bool) -> tuple[S
         rest_url=told.rest_url,
         rest_token_file=told.rest_jwt_file,
     )
-    # Two clusters of one host have two slurm.conf; the name is known only once one has answered.
-    conf = told.slurm_conf or environ.get("SLURM_CONF") or "/etc/slurm/slurm.conf"
-    parts = (told.rest_url or os.path.realpath(conf), told.cluster)
-    return sources.ask_slurm(told.source, access), " ".join(filter(None, parts))
 
 
 def _check(told: Settings, *, once: bool) -> None:

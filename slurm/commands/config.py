@@ -1,4 +1,4 @@
-"""Who a cluster is, by `scontrol show config`: its name, its version, and whose jobs we may see.
+"""Who a cluster is, by `scontrol show config`: its name, its version, its settings, and whose jobs we may see.
 
 Asked once by every door that has Slurm's commands beside it; two of the three stand in no other answer.
 """
@@ -9,6 +9,7 @@ import contextlib
 import os
 import re
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from slurm.errors import SlurmProtocolError, SlurmUnavailable
@@ -22,17 +23,23 @@ if TYPE_CHECKING:
 
 SHOW_CONFIG = ("scontrol", "--local", "show", "config")
 UID_MAP = "/proc/self/uid_map"
+_AS_OF = re.compile(rb"Configuration data as of ([0-9-]{10}T[0-9:]{8})\n")
 CLUSTER_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 """What may be the name of a cluster: it becomes part of a file name of ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What Snapshot says of the cluster itself."""
+    """What Snapshot says of the cluster itself; and every setting, by its name in slurm.conf(5), as printed.
+
+    `as_of` is slurmctld's own clock as it answered, in whole seconds since the epoch; None where it did not say.
+    """
 
     cluster: str
     slurm_version: str | None
     visible_user: str | None
+    settings: Mapping[str, str]
+    as_of: int | None
 
 
 def identify(commands: Commands) -> Config:
@@ -75,7 +82,18 @@ class Known:
 def config_of(output: bytes) -> Config:
     """Make a Config of what SHOW_CONFIG printed. Raises SlurmProtocolError."""
     values = parse_config(output)
-    return Config(values["ClusterName"], values.get("SLURM_VERSION"), _visible_user(values, _uid_to_slurm()))
+    visible = _visible_user(values, _uid_to_slurm())
+    return Config(values["ClusterName"], values.get("SLURM_VERSION"), visible, values, _as_of(output))
+
+
+def _as_of(output: bytes) -> int | None:
+    """Read the heading, which slurmctld's clock made as it answered; our commands print it in UTC."""
+    found = _AS_OF.match(output)
+    with contextlib.suppress(ValueError):
+        if found is not None:
+            told = datetime.fromisoformat(found[1].decode("ascii"))
+            return int(told.replace(tzinfo=timezone.utc).timestamp())
+    return None
 
 
 def parse_config(output: bytes) -> dict[str, str]:

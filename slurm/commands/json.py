@@ -11,6 +11,7 @@ from slurm.snapshot import Snapshot, existing
 from .config import Known
 
 if TYPE_CHECKING:
+    from .config import Config
     from .run import Commands
 
 SHOW_NODES = ("scontrol", "--all", "--future", "--local", "show", "nodes", "--json")
@@ -32,6 +33,11 @@ class JsonReader:
         self._cluster = Known(commands)
         self._show_nodes: tuple[str, ...] = SHOW_NODES
         self.remarks: list[str] = []
+
+    @property
+    def config(self) -> Config | None:
+        """What the cluster said of itself; None before the first answer."""
+        return self._cluster.config
 
     def read(self) -> Snapshot:
         """Ask slurmctld once."""

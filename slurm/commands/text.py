@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from slurm.job import Allocation
 
+    from .config import Config
     from .run import Commands
 
 SHOW_NODES = ("scontrol", "--all", "--future", "--local", "show", "nodes", "--oneliner")
@@ -73,6 +74,11 @@ class TextReader:
         self._commands = commands
         self._cluster = Known(commands)
         self.remarks: list[str] = []
+
+    @property
+    def config(self) -> Config | None:
+        """What the cluster said of itself; None before the first answer."""
+        return self._cluster.config
 
     def read(self) -> Snapshot:
         """Ask slurmctld once."""

@@ -22,6 +22,7 @@ from .worker import Worker
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from slurm.commands.config import Config
     from slurm.commands.run import Commands
 
 _CHILD = os.path.join(os.path.dirname(__file__), "child.py")
@@ -44,6 +45,11 @@ class PyslurmReader:
         self._cluster = Known(commands)
         self._child: Worker | None = None
         self.remarks: list[str] = []
+
+    @property
+    def config(self) -> Config | None:
+        """What the cluster said of itself; None before the first answer."""
+        return self._cluster.config
 
     def start(self) -> str:
         """Start the child anew, and return which pyslurm fits which Slurm. Raises SlurmUnavailable."""

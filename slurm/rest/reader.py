@@ -18,6 +18,7 @@ from .token import read_token
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from slurm.commands.config import Config
     from slurm.json.answer import JsonAnswer
 
     from .api import Answer, Terms
@@ -57,6 +58,7 @@ class RestReader:
         self._terms: Terms | None = None
         self._kept: dict[str, Answer] = {}
         self._said: set[str] = set()
+        self.config: Config | None = None  # slurmrestd does not tell it
         self.remarks: list[str] = []
 
     def read(self) -> Snapshot:

@@ -17,6 +17,7 @@ BREACHES = {
     "segment-health-layers": ("segment_health/level.py", "import segment_health.policy"),
     "policy-layers": ("segment_health/policy/states.py", "import segment_health.policy.rule"),
     "noded-layers": ("segment_health/noded/wire.py", "import segment_health.noded.report"),
+    "doctor-layers": ("segment_health/doctor/check.py", "import segment_health.doctor.mount"),
     "slurm-layers": ("slurm/job.py", "import slurm.node"),
     "commands-layers": ("slurm/commands/run.py", "import slurm.commands.text"),
     "rest-layers": ("slurm/rest/token.py", "import slurm.rest.http"),
