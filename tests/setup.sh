@@ -38,6 +38,8 @@ missing_packages() {
             done
         fi
         type -P strace >/dev/null || echo strace
+        # Tests that mount file systems of their own; they are root's.
+        [ "$(id -u)" -ne 0 ] || type -P fusermount3 >/dev/null || echo fuse3
     fi
     # Debian splits ensurepip, without which `python -m venv` makes no pip, from the interpreter.
     "$python" -c 'import ensurepip, venv' >/dev/null 2>&1 || echo python3-venv

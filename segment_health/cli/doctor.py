@@ -64,11 +64,12 @@ def doctor(
         told = settings.load({k: v for k, v in flags.items() if v is not None}, os.environ, config)
         if not told.dir:
             raise Failure("no decision directory: give --dir", USAGE)
-        found = _facts(told, user_of(job_user))
+        who = user_of(job_user)
+        if who is None:
+            raise Failure(f"--job-user: there is no user {job_user!a}", USAGE)
+        found = _facts(told, who)
     except settings.SettingsError as error:
         raise Failure(str(error), USAGE) from error
-    except KeyError as error:
-        raise Failure(f"--job-user: there is no user {job_user!a}", USAGE) from error
     checks = checkup(found._replace(budget=max_restarts, group=replacement_group_size))
     if format_ == "json":
         say(json.dumps({"checks": [check._asdict() for check in checks]}))

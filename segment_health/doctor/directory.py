@@ -56,9 +56,9 @@ class Trial(NamedTuple):
 
 
 class Room(NamedTuple):
-    """What is left for us: bytes, and inodes; `inodes` is None where they are made as they are needed."""
+    """What is left for us: bytes, None where the file system does not say; inodes, None where it has no limit."""
 
-    free: int
+    free: int | None
     size: int
     inodes: int | None
 
@@ -225,6 +225,8 @@ def check_writers(place: Place) -> Check:
 def check_space(place: Place) -> Check:
     """Judge whether there is room for what is written."""
     name, room = "directory.space", place.room
+    if room.free is None:
+        return skipped(name, "the file system does not say")
     told = f"{_size(room.free)} free of {_size(room.size)}"
     if room.free < _NO_SPACE:
         return error(name, told, "free some: new decisions cannot be written, old ones stay as they are")
@@ -237,7 +239,7 @@ def check_inodes(place: Place) -> Check:
     """Judge whether there is room for a file more."""
     name, inodes = "directory.inodes", place.room.inodes
     if inodes is None:
-        return ok(name, "made as they are needed")
+        return ok(name, "no limit is told")
     told = f"{inodes} free"
     if inodes < 1:
         return error(name, told, "remove files: a decision is a new file before it takes its place")

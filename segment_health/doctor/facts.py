@@ -81,9 +81,10 @@ def _mount(directory: int, real: str) -> Mount | None:
 def _room(directory: int) -> Room:
     found = os.fstatvfs(directory)
     is_root = os.geteuid() == 0  # to whom the reserve is open
-    free = found.f_bfree if is_root else found.f_bavail
+    free = (found.f_bfree if is_root else found.f_bavail) * found.f_frsize
     inodes = found.f_ffree if is_root else found.f_favail
-    return Room(free * found.f_frsize, found.f_blocks * found.f_frsize, inodes if found.f_files else None)
+    size = found.f_blocks * found.f_frsize
+    return Room(free if size else None, size, inodes if found.f_files else None)
 
 
 def _try_to_replace(directory: int) -> Trial:

@@ -42,15 +42,18 @@ def _srun_commands(job_id: str) -> Iterator[str]:
                     yield " ".join(words)
 
 
-def job_user(told: str | None) -> JobUser:
+def job_user(told: str | None) -> JobUser | None:
     """Return whose launchers have to see decisions: the one who is named, else us; for root it is everybody.
 
-    Raises KeyError when there is no such user.
+    None when there is no such user.
     """
     if told is None:
         uid = os.geteuid()
         if uid == 0:
             return EVERYBODY
         return JobUser(f"uid {uid}", uid, {os.getegid(), *os.getgroups()})
-    found = pwd.getpwuid(int(told)) if told.isdecimal() else pwd.getpwnam(told)
+    try:
+        found = pwd.getpwuid(int(told)) if told.isdecimal() else pwd.getpwnam(told)
+    except (KeyError, OverflowError):
+        return None
     return JobUser(found.pw_name, found.pw_uid, os.getgrouplist(found.pw_name, found.pw_gid))

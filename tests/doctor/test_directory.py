@@ -143,9 +143,10 @@ def test_writers(stranger: str | None, severity: str) -> None:
         (1 << 20, 999, "warning", "warning"),
         (1 << 30, 1000, "ok", "ok"),
         (1 << 50, None, "ok", "ok"),
+        (None, None, "skipped", "ok"),
     ],
 )
-def test_room(free: int, inodes: int | None, space: str, files: str) -> None:
+def test_room(free: int | None, inodes: int | None, space: str, files: str) -> None:
     """None is an error, little a warning; some file systems make inodes as they need them."""
     place = PLACE._replace(room=Room(free, 1 << 50, inodes))
     assert (check_space(place).severity, check_inodes(place).severity) == (space, files)
