@@ -389,6 +389,22 @@ def test_configuration_of_a_real_slurm() -> None:
     assert (config["PrivateData"], config["SlurmUser"]) == ("none", "root(0)")
 
 
+def test_the_clock_of_a_real_slurm() -> None:
+    """The heading tells slurmctld's clock, in UTC as our commands are run; every setting stays as printed."""
+    config = _config.config_of((HOSTILE / "scontrol_show_config.txt").read_bytes())
+    assert config.as_of is not None
+    assert datetime.fromtimestamp(config.as_of, timezone.utc).year == 2026
+    assert config.settings["JobRequeue"] == "1"
+
+
+@pytest.mark.parametrize(
+    "heading", [b"", b"Configuration data as of Unknown\n", b"Configuration data as of 2026-99-99T00:00:00\n"]
+)
+def test_a_clock_that_is_not_told(heading: bytes) -> None:
+    """A heading that is no time tells none, and spoils nothing."""
+    assert _config.config_of(heading + b"ClusterName = x\nPrivateData = none\nSlurmUser = root(0)\n").as_of is None
+
+
 @pytest.mark.parametrize(
     "output",
     [

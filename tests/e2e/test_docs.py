@@ -173,6 +173,16 @@ def test_the_quick_start(cluster: Sandbox, tmp_path: Path) -> None:
 
 
 @pytest.mark.slurm
+def test_the_doctor(cluster: Sandbox, tmp_path: Path) -> None:
+    """It looks at the directory and at this Slurm; as root it finds that pytest's own is closed to others."""
+    code = "\n".join(blocks(ROOT / "docs/doctor.md", "bash"))
+    output = run(localised(code, tmp_path), cluster, tmp_path)
+    assert re.search(rf"^ok +directory\.path +{tmp_path}/decisions$", output, re.MULTILINE)
+    assert re.search(r"^ok +slurm\.answer +8 nodes", output, re.MULTILINE)
+    assert ("status 1: something needs a person" in output) == (os.geteuid() == 0)
+
+
+@pytest.mark.slurm
 def test_the_policy_page(cluster: Sandbox, site: Site, tmp_path: Path) -> None:
     """A policy is checked, shown and tried; a drained node is explained, living and from a recording."""
     code = "\n".join(blocks(ROOT / "docs/policy.md", "bash"))
