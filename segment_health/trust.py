@@ -58,7 +58,7 @@ def _others(found: os.stat_result, path: str) -> str | None:
 
 
 def _way_to(path: str) -> list[str]:
-    """Name what the kernel goes through on its way to `path`, links and what they lead through too, from `/` on."""
+    """Name what the kernel goes through on the way to `path`, links and where they lead too, from `/` on."""
     steps, here = ["/"], "/"
     ahead = path.split("/")[::-1]
     links = 0
