@@ -86,7 +86,7 @@ MUTANTS = [
         "segment_health/store.py",
         "        except OSError as error:\n            return Change(decision",
         "        except FileNotFoundError as error:\n            return Change(decision",
-        (STORE,),
+        (PUBLISH,),
     ),
     Mutant(
         "a time-out is an empty answer",

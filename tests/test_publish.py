@@ -576,6 +576,20 @@ def test_a_ledger_that_cannot_be_read_stops_no_exclusion(scene: Scene) -> None:
     assert run_once(sidecar, scene.cluster.source, scene.clock).changes == []
 
 
+def test_one_failed_unit_never_blocks_another(scene: Scene) -> None:
+    """Where a unit's artifact cannot be written the others' are, the failure is told, and the next pass tries again."""
+    scene.path("123_0").mkdir()
+    scene.cluster.set_node("n1", "ALLOCATED+DRAIN")
+    scene.cluster.set_node("n4", "ALLOCATED+DRAIN")
+    publication = Publication(str(scene.directory), EVERYTHING, Policy(), "0.1.0", interval=300.0)
+    done = run_once(publication, scene.cluster.source, scene.clock)
+    assert {str(c.decision.unit): c.error for c in done.changes} == {"123_0": "Is a directory", "123_7": None}
+    assert not done.wrote_everything
+    assert scene.excluded("123_7")
+    scene.path("123_0").rmdir()
+    assert scene.actions() == ["exclude 123_0"]
+
+
 def test_a_state_that_cannot_be_read_is_not_written_over(scene: Scene) -> None:
     """What a failing disk hides for one pass is what the next one remembers by: here that a unit has shrunk."""
     scene.publish()
