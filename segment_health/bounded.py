@@ -38,9 +38,9 @@ _left_behind: dict[str, int] = {}
 def bounded(work: Callable[[], Result], seconds: float, what: str) -> Result:
     """Return what `work` returns, called in a child process that may take so many seconds.
 
-    Raises what `work` raises; TimeoutError when it is late, or when an earlier child still waits for `what` (what
-    is waited for, as a person knows it); ChildProcessError when the child was killed. What `work` changes in
-    memory is lost; what it returns or raises has to be picklable.
+    Raises what `work` raises (a MemoryError as OSError); TimeoutError when it is late, or when an earlier child
+    still waits for `what` (what is waited for, as a person knows it); ChildProcessError when the child was killed.
+    What `work` changes in memory is lost; what it returns or raises has to be picklable.
     """
     _refuse_a_second_one(what)
     receiving, sending = os.pipe2(os.O_CLOEXEC)
@@ -99,6 +99,8 @@ def _serve(work: Callable[[], object], sending: int) -> NoReturn:
 def _answer(work: Callable[[], object]) -> bytes:
     try:
         return pickle.dumps((True, work()))
+    except MemoryError:
+        return pickle.dumps((False, OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))))
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the parent's
         try:
             told = pickle.dumps((False, error))

@@ -138,6 +138,8 @@ def _attempt(
         _fail(publishing, listener, failures, monotonic(), f"the lock of this host: {error}")
     except OSError as error:
         _fail(publishing, listener, failures, monotonic(), f"the decision directory: {error.strerror or error}")
+    except MemoryError:  # by the next pass others may have ended
+        _fail(publishing, listener, failures, monotonic(), "memory ran out, so every decision stays")
     else:
         failures.last_complete, failures.in_a_row, failures.lifted = monotonic(), 0, False
         listener.completed(done)

@@ -57,6 +57,16 @@ def test_what_it_raises(error: BaseException) -> None:
     assert (str(raised.value), raised.value.__dict__) == (str(error), error.__dict__)
 
 
+def test_want_of_memory() -> None:
+    """A child that finds no memory tells so as storage does: the publisher goes on."""
+
+    def work() -> None:
+        raise MemoryError
+
+    with pytest.raises(OSError, match="Cannot allocate memory"):
+        bounded(work, 30, "it")
+
+
 def test_what_cannot_be_sent() -> None:
     """An exception that cannot cross is a bug, and is shown with its place."""
 

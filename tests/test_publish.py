@@ -577,7 +577,7 @@ def test_a_ledger_that_cannot_be_read_stops_no_exclusion(scene: Scene) -> None:
 
 
 def test_one_failed_unit_never_blocks_another(scene: Scene) -> None:
-    """Where a unit's artifact cannot be written the others' are, the failure is told, and the next pass tries again."""
+    """Where a unit's artifact cannot be written the others' are; the failure is told, and tried again."""
     scene.path("123_0").mkdir()
     scene.cluster.set_node("n1", "ALLOCATED+DRAIN")
     scene.cluster.set_node("n4", "ALLOCATED+DRAIN")

@@ -161,6 +161,20 @@ def test_it_backs_off_while_slurm_does_not_answer(loop: Loop) -> None:
     )
 
 
+def test_want_of_memory_ends_no_loop(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer for which there is no memory is a pass that was not made; the next one may be."""
+
+    def fail() -> None:
+        def snapshot(_: FakeCluster) -> None:
+            raise MemoryError
+
+        monkeypatch.setattr(FakeCluster, "snapshot", snapshot)
+
+    loop.tell(fail, monkeypatch.undo, None)
+    assert "ERROR unknown memory ran out, so every decision stays" in loop.said
+    assert loop.said[-1].startswith("INFO complete complete after 1 passes that were not")
+
+
 def test_it_lets_go_of_what_nothing_confirms(loop: Loop) -> None:
     """After 1800 s without a complete pass its exclusions are lifted once and aloud, other scopes' stay."""
     loop.cluster.set_node("n4", "DOWN")
