@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import time
 from typing import TYPE_CHECKING, Any
@@ -497,3 +498,54 @@ def test_what_ended_sidecars_left_is_buried(site: Site) -> None:
     assert not mine & files()
     assert f"override/{lives}.{lives}.json" in files()
     assert site.excluded() == set()
+
+
+# ── two hosts ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+LATE = """\
+#!/bin/sh
+answer=$(mktemp) && "{real}" "$@" >"$answer" && touch {seen} &&
+until [ -e {gate} ]; do sleep 0.05; done && exec cat "$answer"
+"""
+
+
+@pytest.mark.root
+def test_a_pass_that_looked_before_a_run_does_not_keep_it_excluded(site: Site, tmp_path: Path) -> None:
+    """Another host's pass that was under way before a run began is no newer than the run's own first pass."""
+    job = site.submit(*PAIR, "--requeue")
+    unit = unit_of(job)
+    site.cluster.set_node(min(site.nodes_of()[unit]), "drain")
+    assert site.changes("--job", job) == [f"exclude {unit}"]
+    beside = late_answers(site, made(tmp_path / "there"))
+    here = late_answers(site, made(tmp_path / "here"))
+    command = [site.command, *site.arguments("--job", job)]
+    elsewhere = ["unshare", "--uts", "sh", "-c", 'hostname elsewhere && exec "$@"', "sh", *command]
+    with subprocess.Popen(elsewhere, env=beside, stdout=subprocess.DEVNULL) as other:
+        try:
+            site.cluster.wait_until((tmp_path / "there/seen").exists, what="the answer to the pass elsewhere")
+            site.cluster.requeue(job)
+            with subprocess.Popen(command, env=here, stdout=subprocess.PIPE, text=True) as own:
+                try:
+                    site.cluster.wait_until((tmp_path / "here/seen").exists, what="the answer to the run's pass")
+                    (tmp_path / "there/gate").touch()
+                    assert other.wait(30) == 0
+                    (tmp_path / "here/gate").touch()
+                    said = own.communicate(timeout=30)[0]
+                    assert own.returncode == 0, said
+                finally:
+                    own.kill()
+        finally:
+            other.kill()
+    assert site.excluded() == set(), said
+
+
+def late_answers(site: Site, directory: Path) -> dict[str, str]:
+    """Return an environment in which squeue's answer, seen when `seen` is there, arrives when `gate` is."""
+    real = site.cluster.run("sh", "-c", "command -v squeue").stdout.strip()
+    squeue = made(directory / "bin") / "squeue"
+    squeue.write_text(LATE.format(real=real, seen=directory / "seen", gate=directory / "gate"))
+    squeue.chmod(0o755)
+    for conf in site.cluster.directory.glob("*.conf"):  # of another path: the lock there is not the one here
+        shutil.copy(conf, directory)
+    env = site.cluster.env | {"SLURM_CONF": str(directory / "slurm.conf")}
+    return env | {"PATH": f"{squeue.parent}{os.pathsep}{site.cluster.env['PATH']}"}
