@@ -113,14 +113,14 @@ def parse_nodes(output: bytes, zone: tzinfo | None = timezone.utc) -> dict[str, 
     that is empty, cut short or has a malformed row, or that describes a node twice.
     """
     nodes: dict[str, Node] = {}
-    line = ""
+    may_go_on = False
     marked = _BEFORE_STATE.encode() in output
     for row in _lines(output, "scontrol show nodes"):
         if not row.startswith("NodeName="):
-            if _FREE_TEXT.search(line) and _BEFORE_STATE not in row:
+            if may_go_on and _BEFORE_STATE not in row:
                 continue  # a line break in the comment of the node above
             raise SlurmProtocolError(f"scontrol show nodes: not a node: {shown(row)}")
-        line = row
+        may_go_on = _FREE_TEXT.search(row) is not None  # once a node: a comment may have a million lines
         node = _parse_node(row, zone, marked=marked)
         if node.name in nodes:
             raise SlurmProtocolError(
