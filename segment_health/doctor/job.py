@@ -98,36 +98,38 @@ def tasks_per_node(environ: Mapping[str, str]) -> tuple[str, int] | None:
 def check_kill_on_bad_exit(job: Job) -> Check:
     """Judge whether the whole step ends when process 0 leaves: the nearest witness counts."""
     name = "job.kill-on-bad-exit"
-    for told, by in _kill_on_bad_exit(job):
-        if told:
-            return ok(name, f"{by}: when process 0 of an excluded unit leaves, its step ends")
-        return error(
+    told = _kill_on_bad_exit(job)
+    if told is None:
+        return warning(
             name,
-            f"{by}: process 0 of an excluded unit leaves, and the others keep its nodes to the end of the run",
+            "neither an srun on this host, nor SLURM_KILL_BAD_EXIT, the batch script or slurm.conf tells",
             "srun --kill-on-bad-exit=1",
         )
-    return warning(
+    ends, by = told
+    if ends:
+        return ok(name, f"{by}: when process 0 of an excluded unit leaves, its step ends")
+    return error(
         name,
-        "neither an srun on this host, nor SLURM_KILL_BAD_EXIT, the batch script or slurm.conf tells",
+        f"{by}: process 0 of an excluded unit leaves, and the others keep its nodes to the end of the run",
         "srun --kill-on-bad-exit=1",
     )
 
 
-def _kill_on_bad_exit(job: Job) -> list[tuple[bool, str]]:
-    """Return whether, and by whose word, the nearest first."""
-    found: list[tuple[bool, str]] = []
-    explicit = [(match, srun) for srun in job.sruns for match in [_KILL.search(srun)] if match]
-    found += [(match[1] != "0", f"srun runs with {match[0].strip()}") for match, _ in explicit]
+def _kill_on_bad_exit(job: Job) -> tuple[bool, str] | None:
+    """Return whether, and by whose word: that of the nearest who has one."""
+    for srun in job.sruns:
+        if match := _KILL.search(srun):
+            return match[1] != "0", f"srun runs with {match[0].strip()}"
     variable = job.environ.get("SLURM_KILL_BAD_EXIT")
     if variable is not None:
-        found.append((variable != "0", f"SLURM_KILL_BAD_EXIT={variable}"))
-    in_script = _KILL.search(job.commands) if "srun" in job.commands else None
-    if in_script is not None and not job.sruns:
-        found.append((in_script[1] != "0", f"the batch script says {in_script[0].strip()}"))
+        return variable != "0", f"SLURM_KILL_BAD_EXIT={variable}"
+    starts_steps = "srun" in job.commands
+    if starts_steps and not job.sruns and (match := _KILL.search(job.commands)):
+        return match[1] != "0", f"the batch script says {match[0].strip()}"
     value = None if job.settings is None else job.settings.get("KillOnBadExit")
-    if value is not None and (value != "0" or job.sruns or "srun" in job.commands):
-        found.append((value != "0", f"KillOnBadExit={value} in slurm.conf, and no srun says otherwise"))
-    return found
+    if value is not None and (value != "0" or job.sruns or starts_steps):
+        return value != "0", f"KillOnBadExit={value} in slurm.conf, and no srun says otherwise"
+    return None
 
 
 def check_requeue(job: Job) -> Check:
