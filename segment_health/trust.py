@@ -10,7 +10,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 
+_OURS = ("segment_health_check.", ".segment-health")
+"""How the names begin that a publisher reads."""
+_LEDGER = ".segment-health"
 _MAX_LINKS = 40
 """As many as the kernel follows (path_resolution(7))."""
 
@@ -25,7 +29,7 @@ def stranger(path: str) -> str | None:
     told = stranger_in(os.stat(path), path)
     for step in _way_to(path):  # to its very end: `link/` leads on, and is no link to lstat
         told = told or _stranger_above(step)
-    return told
+    return told or _left_behind(path)
 
 
 def stranger_in(found: os.stat_result, path: str) -> str | None:
@@ -54,6 +58,22 @@ def _others(found: os.stat_result, path: str) -> str | None:
         return f"everybody may write to {path} (mode {mode:04o})"
     if mode & stat.S_IWGRP:
         return f"the group {found.st_gid} may write to {path} (mode {mode:04o})"
+    return None
+
+
+def _left_behind(path: str) -> str | None:
+    """Say what of ours in a directory is somebody else's to change, from a time when others could write there."""
+    for place in (path, *(os.path.join(path, _LEDGER, name) for name in ("", "heartbeat", "state", "override"))):
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(place) as entries:
+            for entry in entries:
+                if place == path and not entry.name.startswith(_OURS):
+                    continue
+                found = entry.stat(follow_symlinks=False)
+                told = _foreign_owner(found, entry.path)
+                if told is None and not stat.S_ISLNK(found.st_mode):
+                    told = _others(found, entry.path)
+                if told is not None:
+                    return f"{told}: it was made when others could write here, so look at it and remove it"
     return None
 
 
