@@ -38,8 +38,12 @@ missing_packages() {
             done
         fi
         type -P strace >/dev/null || echo strace
-        # Tests that mount file systems of their own; they are root's.
-        [ "$(id -u)" -ne 0 ] || type -P fusermount3 >/dev/null || echo fuse3
+        # What tests do to storage and to clocks is root's.
+        if [ "$(id -u)" -eq 0 ]; then
+            for package in fuse3 libfaketime; do
+                dpkg-query -W "$package" >/dev/null 2>&1 || echo "$package"
+            done
+        fi
     fi
     # Debian splits ensurepip, without which `python -m venv` makes no pip, from the interpreter.
     "$python" -c 'import ensurepip, venv' >/dev/null 2>&1 || echo python3-venv

@@ -1,7 +1,9 @@
 """`make test-faults`: plays every fault, pairs of them, and kills; says what was found.
 
-    python -m tests.faults [--only NAME] ...
+python -m tests.faults [--only NAME] ...
 """
+
+# ruff: noqa: T201
 
 from __future__ import annotations
 

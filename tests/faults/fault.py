@@ -12,31 +12,32 @@ To add one, write in the module of its kind (storage.py, process.py, clock.py, s
     def disk_full(lab: Laboratory) -> Iterator[None]:
         ...                                                   # in force from here
         yield
-        ...                                                   # and gone after this, also when an exception comes by
+        ...                                                   # and gone after this, whatever happens
 
-What a scenario does with it (scenario.py): with a publisher running, poked several times a second, and a reader that
-never pauses, it enters the fault; drains and resumes nodes, requeues a job; waits `seconds`; leaves the fault; waits
-for readers to be told the truth; and hands all logs to `promise.violations`.
+What a scenario does with it (scenario.py): with a publisher running, poked several times a second, and a reader
+that never pauses, it enters the fault; drains and resumes nodes, requeues a job; waits `seconds`; leaves the
+fault; waits for readers to be told the truth; and hands all logs to `promise.violations`.
 
-The body has these duties. It raises AssertionError if it cannot see that the fault is in force: a fault that was not
-there proves nothing (`says` does that where the publisher must have logged something). It undoes all that it did.
-It may end, kill, stop, start publishers with lab.publisher and lab.start(): a fault that kills one starts another
-before it returns. What it does to nodes and jobs it tells the truth about: `with lab.truth.changing(role, to): ...`.
+The body has these duties. It raises AssertionError if it cannot see that the fault is in force: a fault that was
+not there proves nothing (`says` does that where the publisher must have logged something). It undoes all that it
+did. It may end, kill, stop, start publishers with lab.publisher and lab.start(): a fault that kills one starts
+another before it returns. What it does to nodes and jobs it tells the truth about,
+`with lab.truth.changing(role, to)`.
 
 `holds` and `blinds` are roles of units (laboratory.ROLES):
     worsening    fit, becomes bad while the fault is in force      recovering   bad, becomes fit meanwhile
     steady       bad all the time; its set of bad nodes changes    fit          fit all the time
     requeued     bad, and is requeued onto fit nodes meanwhile
 `holds`: the last decision of these may stay until `settle` after the fault's end. Leave it at NOBODY where the
-publisher must go on as if nothing were wrong. `blinds`: these may be told healthy, since the storage is not there for
-readers either (fail open).
+publisher must go on as if nothing were wrong. `blinds`: these may be told healthy, since the storage is not there
+for readers either (fail open).
 
 `ground` is what the decision directory is: "tmpfs" (a directory of its own file system: lab.directory is
 lab.storage), or "fuse" (lab.directory is a FUSE mount over lab.storage whose operations lab.storage_fails() makes
 fail or hang; readers look at lab.storage, as those of other hosts would).
 
-`before` is called before the publisher starts, and may set lab.environ (variables of the publisher), lab.options (more
-of `segment-health publish`) and lab.prefix (words before its command line).
+`before` is called before the publisher starts, and may set lab.environ (variables of the publisher), lab.options
+(more of `segment-health publish`) and lab.prefix (words before its command line).
 
 `slurm_answers=False`: scontrol cannot be used while the fault is in force, so nodes are drained and resumed in the
 instant before, unseen by the publisher, and nothing is requeued.
@@ -83,7 +84,7 @@ FAULTS: dict[str, Fault] = {}
 """Every fault by its name, in the order of definition."""
 
 
-def fault(  # noqa: PLR0913 - a fault has this many independent traits
+def fault(
     name: str,
     *,
     attacks: str,
@@ -97,13 +98,25 @@ def fault(  # noqa: PLR0913 - a fault has this many independent traits
     slurm_answers: bool = True,
     stale_after: float | None = None,
 ) -> Callable[[Callable[[Laboratory], AbstractContextManager[None]]], Fault]:
-    """Register a fault; `says` is what the publisher's log must hold when it is over, `stale_after` its setting."""
+    """Register a fault; `says` is what the publisher must have logged in it, `stale_after` its setting."""
 
     def register(hold: Callable[[Laboratory], AbstractContextManager[None]]) -> Fault:
         assert name not in FAULTS, name
         kind = hold.__module__.rpartition(".")[2]
         made = Fault(
-            name, kind, attacks, how, hold, holds, blinds, ground, before, seconds, says, slurm_answers, stale_after
+            name,
+            kind,
+            attacks,
+            how,
+            hold,
+            holds,
+            blinds,
+            ground,
+            before,
+            seconds,
+            says,
+            slurm_answers,
+            stale_after,
         )
         FAULTS[name] = made
         return made

@@ -1,4 +1,4 @@
-"""Where faults happen: a real slurmctld with five units, a decision directory of its own, a publisher, a reader."""
+"""Where faults happen: a real slurmctld with five units, a decision directory, a publisher, a reader."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from slurm.sandbox.cluster import Sandbox
 
@@ -40,11 +40,13 @@ _SLEEP = "#!/bin/sh\nexec sleep 100000\n"
 class Process:
     """A running program whose lines on one stream are kept with the time at which they came."""
 
-    def __init__(self, argv: list[str], env: dict[str, str], *, stream: str) -> None:
+    def __init__(self, argv: list[str], env: dict[str, str], *, stream: Literal["stdout", "stderr"]) -> None:
         self._lines: list[tuple[int, str]] = []
-        pipes = {stream: subprocess.PIPE}
-        self.child = subprocess.Popen(argv, env=env, text=True, errors="replace", start_new_session=True, **pipes)
-        self._pipe = self.child.stdout if stream == "stdout" else self.child.stderr
+        out, err = (subprocess.PIPE, None) if stream == "stdout" else (None, subprocess.PIPE)
+        self.child: subprocess.Popen[str] = subprocess.Popen(
+            argv, env=env, stdout=out, stderr=err, text=True, errors="replace", start_new_session=True
+        )
+        self._pipe = self.child.stdout or self.child.stderr
         self._thread = threading.Thread(target=self._collect, daemon=True)
         self._thread.start()
 
@@ -88,9 +90,9 @@ class Laboratory:
     """One cluster for many scenarios; open() begins each with a directory of its own.
 
     `truth` is what the harness made true, by role (see fault.ROLES). `directory` is what the publisher is told,
-    `storage` what readers of other hosts see (the same, unless the ground is "fuse"), both in `disk`, a tmpfs of this
-    scenario alone; `work` is for what a fault keeps, outside of it. `publishers` are all of this scenario, the last
-    one in charge.
+    `storage` what readers of other hosts see (the same, unless the ground is "fuse"), both in `disk`, a tmpfs of
+    this scenario alone; `work` is for what a fault keeps, outside of it. `publishers` are all of this scenario,
+    the last one in charge.
     """
 
     def __init__(self, cluster: Sandbox, root: Path) -> None:
@@ -98,6 +100,7 @@ class Laboratory:
         self.root = root
         self.truth = Truth()
         self.publishers: list[Process] = []
+        self.quiet = False  # no pokes
         self._jobs: dict[str, str] = {}
         self._count = 0
         self._finish = contextlib.ExitStack()
@@ -113,7 +116,7 @@ class Laboratory:
         self.disk, self.work = place / "disk", place / "work"
         self.storage = self.directory = self.disk / "decisions"
         self.mode = self.work / "mode"
-        self.truth, self.publishers = Truth(), []
+        self.truth, self.publishers, self.quiet = Truth(), [], False
         self.environ = dict(self.cluster.env)
         self.options = ["--stale-after", "never" if stale_after is None else str(stale_after)]
         self.prefix: list[str] = []
@@ -138,7 +141,13 @@ class Laboratory:
 
     @contextlib.contextmanager
     def _passthrough(self) -> Iterator[None]:
-        argv = [sys.executable, str(HERE / "passthrough.py"), str(self.storage), str(self.directory), str(self.mode)]
+        argv = [
+            sys.executable,
+            str(HERE / "passthrough.py"),
+            str(self.storage),
+            str(self.directory),
+            str(self.mode),
+        ]
         self.daemon = Process(argv, dict(os.environ), stream="stderr")
         try:
             self.until(lambda: os.path.ismount(self.directory), "a FUSE mount")
@@ -158,7 +167,16 @@ class Laboratory:
 
     def start(self) -> Process:
         """Start a publisher of everything; it makes a pass at once, and another whenever it is poked."""
-        argv = [*self.prefix, COMMAND, "publish", "--all", "--dir", str(self.directory), "--interval", str(INTERVAL)]
+        argv = [
+            *self.prefix,
+            COMMAND,
+            "publish",
+            "--all",
+            "--dir",
+            str(self.directory),
+            "--interval",
+            str(INTERVAL),
+        ]
         argv += ["--log-format", "json", *self.options]
         self.publishers.append(Process(argv, self.environ, stream="stderr"))
         return self.publisher
@@ -179,7 +197,7 @@ class Laboratory:
         def poke() -> None:
             while not ended.wait(every):
                 # Before its handler is there a signal would end it.
-                if self.publishers and self.publisher.lines():
+                if not self.quiet and self.publishers and self.publisher.lines():
                     self.publisher.signal(signal.SIGUSR1)
 
         thread = threading.Thread(target=poke, daemon=True)
@@ -324,7 +342,7 @@ def transitions(reader: Process) -> tuple[list[Transition], list[int]]:
 
 
 def looks(reader: Process) -> tuple[int, int]:
-    """Return how often a reader that has ended looked at all units, and the longest gap between two looks in ns."""
+    """Return how often a reader that has ended looked at all units, and the longest gap between looks in ns."""
     for _, line in reversed(reader.lines()):
         if " * looks " in line:
             count, _, gap = line.rpartition(" ")[2].partition(",")

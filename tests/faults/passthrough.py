@@ -3,10 +3,12 @@
     python passthrough.py BACKING MOUNT MODE
 
 Each line of the file MODE is `<operation> <what>`: an operation of FUSE or `*` for all, and the name of an error
-(`EIO`), `hang`, or seconds to wait before it is done (`0.5`). Without the file, or with an empty one, all is well. The
-file is read at every operation, so a fault comes and goes at once. What hangs is answered when the file says otherwise:
-until then whoever asked is in the kernel, beyond SIGKILL (state D).
+(`EIO`), `hang`, or seconds to wait before it is done (`0.5`). Without the file, or with an empty one, all is well.
+The file is read at every operation, so a fault comes and goes at once. What hangs is answered when the file says
+otherwise: until then whoever asked is in the kernel, beyond SIGKILL (state D).
 """
+
+# ruff: noqa: D102 - the operations are FUSE's, and mean what they mean there
 
 from __future__ import annotations
 
@@ -44,7 +46,11 @@ class Passthrough(mfusepy.Operations):  # type: ignore[misc]  # mfusepy has no t
     def __getattribute__(self, name: str) -> Any:
         """Return an operation that looks at the mode first."""
         found = super().__getattribute__(name)
-        if name.startswith("_") or not callable(found) or name in {"init", "init_with_config", "destroy", "release"}:
+        if (
+            name.startswith("_")
+            or not callable(found)
+            or name in {"init", "init_with_config", "destroy", "release"}
+        ):
             return found
         mode = super().__getattribute__("_mode")
 
@@ -89,8 +95,6 @@ class Passthrough(mfusepy.Operations):  # type: ignore[misc]  # mfusepy has no t
         return os.pread(fh, size, offset)
 
     def write(self, _path: str, data: bytes, offset: int, fh: int) -> int:
-        if os.get_blocking(fh) and fcntl_append(fh):
-            return os.write(fh, data)
         return os.pwrite(fh, data, offset)  # appends, whatever the offset, where the file was opened for that
 
     def truncate(self, path: str, length: int, fh: int | None = None) -> int:
@@ -136,12 +140,22 @@ class Passthrough(mfusepy.Operations):  # type: ignore[misc]  # mfusepy has no t
         return 0
 
     def utimens(self, path: str, times: tuple[int, int] | None = None) -> int:
-        os.utime(self._at(path), ns=times)
+        os.utime(self._at(path), ns=times or (time.time_ns(), time.time_ns()))
         return 0
 
     def statfs(self, path: str) -> dict[str, int]:
         found = os.statvfs(self._at(path))
-        names = ("f_bavail", "f_bfree", "f_blocks", "f_bsize", "f_favail", "f_ffree", "f_files", "f_frsize", "f_namemax")
+        names = (
+            "f_bavail",
+            "f_bfree",
+            "f_blocks",
+            "f_bsize",
+            "f_favail",
+            "f_ffree",
+            "f_files",
+            "f_frsize",
+            "f_namemax",
+        )
         return {name: getattr(found, name) for name in names}
 
 

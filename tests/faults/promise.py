@@ -7,8 +7,8 @@ A unit is *fit*, *bad*, or, between the start of a command that changes it and t
 change, *either*. What a reader is told at an instant may be explained by exactly this:
 
 * it was true within the stated time (`Bound.settle`) before that instant;
-* or a fault that holds decisions (`Span.holds` names the unit) came in between: what was true within the stated time
-  before it began, or became true during it, may be told until the stated time after its end;
+* or a fault that holds decisions (`Span.holds` names the unit) came in between: what was true within the
+  stated time before it began, or became true during it, may be told until the stated time after its end;
 * or the unit is told healthy, and a fault hides the storage from this reader (`Span.blinds`): fail open, until the
   stated time after its end;
 * or the unit is told healthy, and no pass was complete for `Bound.stale_after`: fail open, until the stated time
@@ -94,7 +94,8 @@ class Violation:
 
     def __str__(self) -> str:
         kind = {Told.EXCLUDED: "false exclusion", Told.TORN: "torn artifact"}.get(self.told, "false all-clear")
-        return f"{kind}: {self.unit} told {self.told.value} ({self.detail}) for {(self.end - self.begin) / 1e6:.1f} ms"
+        told = f"{self.unit} told {self.told.value} ({self.detail})"
+        return f"{kind}: {told} for {(self.end - self.begin) / 1e6:.1f} ms"
 
 
 Interval = tuple[int, int]
@@ -106,6 +107,7 @@ def violations(
     truth: Mapping[str, Sequence[Step]],
     passes: Sequence[int],
     bound: Bound,
+    *,
     spans: Sequence[Span],
     until: int,
 ) -> list[Violation]:
@@ -121,7 +123,8 @@ def violations(
             if transition.told is Told.TORN:
                 found.append(Violation(unit, transition.told, transition.at, end, transition.detail))
             elif unit in truth:
-                explained = explanations(unit, transition.told, truth[unit], passes, bound, spans)
+                steps = truth[unit]
+                explained = explanations(unit, transition.told, steps, passes=passes, bound=bound, spans=spans)
                 found += [
                     Violation(unit, transition.told, begin, finish, transition.detail)
                     for begin, finish in without((transition.at, end), explained)
@@ -130,7 +133,7 @@ def violations(
 
 
 def explanations(
-    unit: str, told: Told, steps: Sequence[Step], passes: Sequence[int], bound: Bound, spans: Sequence[Span]
+    unit: str, told: Told, steps: Sequence[Step], *, passes: Sequence[int], bound: Bound, spans: Sequence[Span]
 ) -> list[Interval]:
     """Return the intervals of time in which a unit may be told so."""
     true_of = Health.BAD if told is Told.EXCLUDED else Health.FIT

@@ -1,4 +1,4 @@
-"""A reader that never pauses: looks at artifacts as the consumer does, and writes down each change of what it is told.
+"""A reader that never pauses: looks at artifacts as the consumer does, and writes down what it is told.
 
     python -I -S reader.py HEARTBEAT UNIT=PATH ...
 
@@ -45,7 +45,7 @@ def look(path: str, known: object) -> tuple[str, str, object]:
 
 
 def is_whole(path: str) -> bool:
-    """Whether a file, which may have been replaced since the look, holds nothing or one JSON object on one line."""
+    """Whether a file, replaced since the look perhaps, holds nothing or one JSON object on one line."""
     try:
         with open(path, "rb") as file:
             content = file.read()

@@ -14,7 +14,7 @@ from .promise import Bound, Health, Told, Violation, longest_lag, violations
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .fault import Fault
+    from .fault import Fault, Ground
     from .laboratory import Laboratory, Process
 
 SETTLE = 8.0
@@ -26,8 +26,8 @@ interval of 5 s, its jitter, and a pass."""
 class Report:
     """What came of a scenario; times in seconds.
 
-    `lag` is for how long at most a reader was told what was no longer true, `recovery` from the last fault's end to
-    the moment when all were told the truth.
+    `lag` is for how long at most a reader was told what was no longer true, `recovery` from the last fault's end
+    to the moment when all were told the truth.
     """
 
     faults: tuple[str, ...]
@@ -43,7 +43,7 @@ class Report:
 def play(lab: Laboratory, faults: Sequence[Fault], *, requeue: bool = True) -> Report:
     """Play a scenario with faults that come one after the other and go in the opposite order."""
     report = Report(tuple(fault.name for fault in faults))
-    ground = "fuse" if any(fault.ground == "fuse" for fault in faults) else "tmpfs"
+    ground: Ground = "fuse" if any(fault.ground == "fuse" for fault in faults) else "tmpfs"
     stale = min((fault.stale_after for fault in faults if fault.stale_after is not None), default=None)
     with lab.open(ground, stale):
         lab.arrange()
@@ -65,7 +65,7 @@ def play(lab: Laboratory, faults: Sequence[Fault], *, requeue: bool = True) -> R
         bound = Bound(int(SETTLE * 1e9), None if stale is None else int(stale * 1e9))
         until = time.monotonic_ns()
         told = [one for one in told if one.at <= until]
-        report.violations = violations(told, lab.truth.steps, passes, bound, lab.truth.spans, until)
+        report.violations = violations(told, lab.truth.steps, passes, bound, spans=lab.truth.spans, until=until)
         report.lag = longest_lag(told, lab.truth.steps, until) / 1e9
         report.in_force, report.recovery = (ended - started) / 1e9, (settled - ended) / 1e9
         report.looks, report.transitions = looks(reader)[0], len(told)
@@ -86,10 +86,12 @@ def _under(lab: Laboratory, faults: Sequence[Fault], *, requeue: bool) -> None:
     answers = all(fault.slurm_answers for fault in faults)
     with contextlib.ExitStack() as stack:
         if not answers:
+            lab.quiet = True  # the publisher is not to see the change before the fault
             _change(lab)
         for fault in faults:
             stack.enter_context(lab.truth.in_force(fault))
             stack.enter_context(fault.hold(lab))
+        lab.quiet = False
         if answers:
             _change(lab)
             if requeue:

@@ -81,9 +81,11 @@ def read_only(lab: Laboratory) -> Iterator[None]:
 def _remount(lab: Laboratory, how: str) -> None:
     # Busy while somebody writes, which lasts an instant.
     lab.until(
-        lambda: subprocess.run(
-            ["mount", "-o", f"remount,{how}", str(lab.disk)], check=False, stderr=subprocess.DEVNULL
-        ).returncode
-        == 0,
+        lambda: (
+            subprocess.run(
+                ["mount", "-o", f"remount,{how}", str(lab.disk)], check=False, stderr=subprocess.DEVNULL
+            ).returncode
+            == 0
+        ),
         f"the disk remounted {how}",
     )

@@ -1,4 +1,4 @@
-"""What the harness itself made true on Slurm, and when which fault was in force: the log that promise.py judges by."""
+"""What the harness made true on Slurm, and when which fault was in force: what promise.py judges by."""
 
 from __future__ import annotations
 
