@@ -10,12 +10,12 @@ from __future__ import annotations
 import argparse
 import sys
 
-from . import slurm, storage
+from . import clock, content, process, slurm, storage
 from .fault import FAULTS
 from .laboratory import laboratory
 from .scenario import play
 
-KINDS = (storage, slurm)
+KINDS = (storage, content, process, clock, slurm)
 
 
 def main() -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import selectors
 import shutil
 import signal
 import subprocess
@@ -43,8 +44,9 @@ class Process:
     def __init__(self, argv: list[str], env: dict[str, str], *, stream: Literal["stdout", "stderr"]) -> None:
         self._lines: list[tuple[int, str]] = []
         out, err = (subprocess.PIPE, None) if stream == "stdout" else (None, subprocess.PIPE)
-        self.child: subprocess.Popen[str] = subprocess.Popen(
-            argv, env=env, stdout=out, stderr=err, text=True, errors="replace", start_new_session=True
+        self._deaf = threading.Event()
+        self.child: subprocess.Popen[bytes] = subprocess.Popen(
+            argv, env=env, stdout=out, stderr=err, start_new_session=True
         )
         self._pipe = self.child.stdout or self.child.stderr
         self._thread = threading.Thread(target=self._collect, daemon=True)
@@ -80,10 +82,24 @@ class Process:
             os.killpg(self.pid, signal.SIGKILL)
         return self.wait()
 
+    def deafen(self) -> None:
+        """Read no further: what it writes from now on meets a broken pipe."""
+        self._deaf.set()
+        self._thread.join()
+
     def _collect(self) -> None:
         assert self._pipe is not None
-        for line in self._pipe:
-            self._lines.append((time.monotonic_ns(), line.rstrip("\n")))
+        with self._pipe as pipe, selectors.DefaultSelector() as selector:
+            selector.register(pipe, selectors.EVENT_READ)
+            rest = b""
+            while not self._deaf.is_set():
+                if selector.select(0.05):
+                    found = os.read(pipe.fileno(), 1 << 16)
+                    at = time.monotonic_ns()
+                    *lines, rest = (rest + found).split(b"\n")
+                    self._lines += [(at, line.decode(errors="replace")) for line in lines]
+                    if not found:
+                        return
 
 
 class Laboratory:
