@@ -28,7 +28,12 @@ def main() -> int:
         for fault in FAULTS.values():
             if told.only and not any(text in fault.name for text in told.only):
                 continue
-            report = play(lab, [fault])
+            try:
+                report = play(lab, [fault])
+            except AssertionError as failure:
+                print(f"{fault.name:30} FAILED {failure}")
+                broken += 1
+                continue
             print(
                 f"{fault.name:30} {report.in_force:6.1f} s in force, {report.lag:6.2f} s old, "
                 f"{report.recovery:6.2f} s to recover, {report.looks} looks, {report.transitions} transitions"

@@ -109,7 +109,7 @@ def _umask_000(lab: Laboratory) -> None:
 
 
 def _assert_modes(lab: Laboratory) -> None:
-    lab.until(lambda: lab.artifact("worsening").stat().st_size, "an exclusion")
+    lab.until(lambda: lab.is_excluded("worsening"), "an exclusion")
     assert stat.S_IMODE(lab.artifact("worsening").stat().st_mode) == 0o644
     kept = lab.storage / ".segment-health"
     assert not any(path.stat().st_mode & 0o022 for path in (kept, *kept.rglob("*")))

@@ -202,8 +202,8 @@ class Laboratory:
         return any(text in line for publisher in self.publishers for _, line in publisher.lines())
 
     def log(self) -> list[str]:
-        """Return what all publishers of this scenario have logged."""
-        return [line for publisher in self.publishers for _, line in publisher.lines()]
+        """Return what all publishers of this scenario have logged last."""
+        return [line for publisher in self.publishers for _, line in publisher.lines()][-20:]
 
     @contextlib.contextmanager
     def poking(self, every: float = 0.15) -> Iterator[None]:
@@ -248,6 +248,13 @@ class Laboratory:
     def artifact(self, role: str) -> Path:
         """Return where a unit's artifact is."""
         return self.storage / f"segment_health_check.{self._jobs[role].replace('_', '.')}"
+
+    def is_excluded(self, role: str) -> bool:
+        """Whether a unit's artifact says so now."""
+        try:
+            return self.artifact(role).stat().st_size > 0
+        except OSError:
+            return False
 
     # ── Slurm ──────────────────────────────────────────────────────────────────────────────────────────────────
 

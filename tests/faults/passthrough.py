@@ -22,6 +22,7 @@ from typing import Any
 import mfusepy
 
 _POLL_SECONDS = 0.02
+_UNGUARDED = frozenset({"release", "_at"})
 
 
 def what_happens(mode: str, operation: str) -> str | None:
@@ -46,11 +47,7 @@ class Passthrough(mfusepy.Operations):  # type: ignore[misc]  # mfusepy has no t
     def __getattribute__(self, name: str) -> Any:
         """Return an operation that looks at the mode first."""
         found = super().__getattribute__(name)
-        if (
-            name.startswith("_")
-            or not callable(found)
-            or name in {"init", "init_with_config", "destroy", "release"}
-        ):
+        if name in _UNGUARDED or name not in Passthrough.__dict__ or not callable(found):
             return found
         mode = super().__getattribute__("_mode")
 
