@@ -49,7 +49,9 @@ class Signals:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]  # what signal.signal returned
+            # Nobody is left to hear a request, and by default it would kill a process that is ending well.
+            after = signal.SIG_IGN if number in {signal.SIGUSR1, signal.SIGHUP} else handler
+            signal.signal(number, after)  # type: ignore[arg-type]  # what signal.signal returned
         os.close(self._bell)
         os.close(self._ring)
 

@@ -32,7 +32,7 @@ from segment_health.testing import FakeClock, FakeCluster
 from segment_health.watch import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -350,6 +350,17 @@ def test_a_reload_takes_the_new_plan(loop: Loop) -> None:
     assert bell.waits == [60.0, 60.0]
 
 
+def test_an_exclusion_that_cannot_be_written_is_said_once(loop: Loop, capfd: pytest.CaptureFixture[str]) -> None:
+    """Not with every pass, and as trouble: nothing was excluded yet. When it is, that is said."""
+    in_the_way = loop.directory / "segment_health_check.123.7"
+    loop.cluster.set_node("n4", "DOWN")
+    in_the_way.mkdir()
+    bell = Bell(loop.clock, [None, None, None, in_the_way.rmdir, None])
+    run(loop.service(), bell, Log("json", loop.clock), monotonic=loop.clock, random=lambda: 0.5)
+    said = [json.loads(line)["event"] for line in capfd.readouterr().err.splitlines()]
+    assert said == ["trouble", "complete", "exclude", "new_exclusions"]
+
+
 PLANNED = '[[rule]]\nname = "planned"\nstate = ["DRAIN"]\nreason = "maintenance"\nlevel = "NotHandleFault"\n'
 NOTHING = "# nothing yet\n"
 WRONG = PLANNED.replace("DRAIN", "DRIAN")
@@ -627,9 +638,20 @@ def test_on_separate_runs_once_per_generation(loop: Loop, tmp_path: Path) -> Non
     assert "--on-separate for 123_7: cannot be started" in failure
 
 
+@pytest.fixture
+def own_signals() -> Iterator[None]:
+    """The handlers of this process, put back whatever a test leaves."""
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("own_signals")
 def test_signals_only_take_notes() -> None:
-    """Ten pokes are one; asked to end it says by what; the handlers are put back."""
-    before = signal.getsignal(signal.SIGUSR1)
+    """Ten pokes are one; asked to end it says by what; then a signal that ends is one again, and no other counts."""
+    before = signal.getsignal(signal.SIGTERM)
     with Signals() as signals:
         for _ in range(10):
             signal.raise_signal(signal.SIGUSR1)
@@ -646,9 +668,12 @@ def test_signals_only_take_notes() -> None:
         threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
         signals.wait(60)
         assert signals.ending == signal.SIGTERM
-    assert signal.getsignal(signal.SIGUSR1) == before
+    assert signal.getsignal(signal.SIGTERM) == before
+    for number in (signal.SIGUSR1, signal.SIGHUP):
+        signal.raise_signal(number)  # a poke meets a process that is about to end: it must not be killed by it
 
 
+@pytest.mark.usefixtures("own_signals")
 def test_a_wait_ends_soon_after_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Soon after `until` says so, without a signal; after the time that was given, if it never does."""
     monkeypatch.setattr(signals_module, "LOOK_SECONDS", 0.1)
