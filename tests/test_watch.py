@@ -650,7 +650,7 @@ def own_signals() -> Iterator[None]:
 
 @pytest.mark.usefixtures("own_signals")
 def test_signals_only_take_notes() -> None:
-    """Ten pokes are one; asked to end it says by what; then a signal that ends is one again, and no other counts."""
+    """Ten pokes are one; asked to end it says by what; then only such a signal counts."""
     before = signal.getsignal(signal.SIGTERM)
     with Signals() as signals:
         for _ in range(10):

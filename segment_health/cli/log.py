@@ -55,7 +55,9 @@ class Log:
                 self._once("WARNING", "foreign", change_line(change))
             elif change.error is None:
                 self.say("INFO", change.decision.action.value, change_line(change), change=change_document(change))
-        written = any(change.decision.action.value == "exclude" and change.error is None for change in done.changes)
+        written = any(
+            change.decision.action.value == "exclude" and change.error is None for change in done.changes
+        )
         if radius(done) and (written or done.outcome.held):  # what could not be written is trouble, below
             self.say("INFO", "new_exclusions", radius(done), **new_exclusions(done))
         for line in complaints(done):

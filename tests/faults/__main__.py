@@ -3,8 +3,6 @@
 python -m tests.faults [--only NAME] ...
 """
 
-# ruff: noqa: T201
-
 from __future__ import annotations
 
 import argparse
