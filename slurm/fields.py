@@ -17,6 +17,8 @@ NO_VAL = 0xFFFFFFFE
 _LATEST_TIME = 253_402_300_799  # 9999-12-31T23:59:59, what the text door can print
 _STATE = re.compile(r"[A-Z0-9_]*[-*~#!%$@^]*(?:\+[A-Z0-9_]+[-*~#!%$@^]*)*", re.IGNORECASE | re.ASCII)
 """A base, which may be missing, and flags. Half of a flag would be an unknown one, and those are passed over."""
+_LONGEST_STATE = 1000
+"""Characters of a state; all the words that Slurm has are some 400 together."""
 
 
 def shown(text: str) -> str:
@@ -51,7 +53,7 @@ def reason_of(text: str | None) -> str | None:
 
 def state_of(text: str) -> tuple[str, frozenset[str]]:
     """Split a node's state (see parse_state); ValueError where it is garbled. Words may be new to us."""
-    if _STATE.fullmatch(text) is None:
+    if len(text) > _LONGEST_STATE or _STATE.fullmatch(text) is None:
         raise ValueError(f"not the state of a node: {shown(text)}")
     return parse_state(text)
 

@@ -17,6 +17,7 @@ _SUFFIXES = {
     "-": "PLANNED",
 }
 """The one-character suffixes of sinfo(1), which scontrol printed too before Slurm 21.08 (`DOWN*+DRAIN`)."""
+_SUFFIX_CHARACTERS = "".join(_SUFFIXES)
 
 _COLLAPSED = {
     "DRAINED": ("IDLE", "DRAIN"),
@@ -59,10 +60,8 @@ def parse_state(text: str) -> tuple[str, frozenset[str]]:
     flags: set[str] = set()
     words = []
     for printed in text.strip().upper().split("+"):
-        word = printed
-        while word and word[-1] in _SUFFIXES:
-            flags.add(_SUFFIXES[word[-1]])
-            word = word[:-1]
+        word = printed.rstrip(_SUFFIX_CHARACTERS)
+        flags.update(_SUFFIXES[suffix] for suffix in set(printed[len(word) :]))
         words.append(word)
     base, *rest = words
     flags.update(filter(None, rest))

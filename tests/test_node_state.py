@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from segment_health.level import FaultLevel
 from segment_health.policy.assess import Policy
+from slurm.fields import state_of
 from slurm.node import Node, parse_state
 
 CASES = json.loads((Path(__file__).parent / "data/cases/node_states.json").read_text())
@@ -146,6 +148,16 @@ def test_never_fails(text: str) -> None:
     base, flags = parse_state(text)
     assert "" not in flags
     assert Policy().assess(Node("n1", base, flags)).level in {None, *FaultLevel}
+
+
+def test_a_long_state_is_none() -> None:
+    """A million suffixes or words cost no more than reading them, and are refused before that."""
+    before = time.process_time()
+    assert parse_state("DOWN" + "*" * (1 << 20)) == ("DOWN", frozenset({"NOT_RESPONDING"}))
+    for text in ("DOWN" + "*" * 1000, "DOWN" + "+A" * 500):
+        with pytest.raises(ValueError, match="not the state of a node"):
+            state_of(text)
+    assert time.process_time() - before < 5
 
 
 @given(st.sampled_from(["IDLE", "ALLOCATED", "MIXED", "DOWN", "UNKNOWN", "BANANA", ""]), st.sets(st.sampled_from([
