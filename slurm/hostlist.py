@@ -136,7 +136,7 @@ def _expanded(part: str) -> Iterable[str]:
 
     try:
         return tuple(NodeSet(_BRACKET.sub(_with_even_widths, part), resolver=RESOLVER_NOGROUP))
-    except NodeSetParseError as error:
+    except (NodeSetParseError, AssertionError) as error:  # the latter for r[1-2]000000000, "range too large"
         raise SlurmProtocolError(f"not a hostlist: {_shown(part)}: {_shown(str(error))}") from error
 
 

@@ -56,6 +56,7 @@ LARGE = {
 # What ClusterShell's plain NodeSet would take for groups, operators or nothing at all.
 REFUSED = {
     "group": "@all",
+    "range-with-digits-behind-it": "r[1-2]000000000",
     "group-with-source": "@slurm:gpu",
     "group-in-a-list": "n1,@all",
     "wildcard": "*",
