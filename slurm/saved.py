@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from slurm.commands import run
 from slurm.commands.text import SHOW_JOBS, parse_jobs, parse_nodes
 
+from .commands.config import CLUSTER_NAME
 from .commands.records import parse_saved_jobs
 from .errors import SlurmProtocolError, SlurmUnavailable
+from .fields import shown
 from .snapshot import Snapshot, existing
 
 if TYPE_CHECKING:
@@ -96,9 +98,10 @@ def _read_json(chunks: Iterable[bytes], path: str, wanted: str) -> _Answer:
     if "schema" in members:
         raise SlurmProtocolError(f"{path}: a recording holds nodes and jobs: play it with --replay")
     if wanted not in answer.counts and members and all(map(_is_of_pyslurm, members.values())):
-        return _of_pyslurm(members, wanted)
+        return _of_pyslurm(members, path, wanted)
     answer.close(wanted)
-    return _Answer(answer.nodes, tuple(answer.allocations.values()), answer.cluster, answer.version)
+    cluster = _cluster_of(answer.cluster, path)
+    return _Answer(answer.nodes, tuple(answer.allocations.values()), cluster, answer.version)
 
 
 def _is_of_pyslurm(member: object) -> bool:
@@ -106,11 +109,20 @@ def _is_of_pyslurm(member: object) -> bool:
     return isinstance(member, dict) and "cluster" in member and "state" in member
 
 
-def _of_pyslurm(rows: dict[str, object], wanted: str) -> _Answer:
+def _cluster_of(told: object, path: str) -> str | None:
+    """Return the name of a cluster, which becomes a part of file names; None where none is told."""
+    if not told:
+        return None
+    if not isinstance(told, str) or CLUSTER_NAME.fullmatch(told) is None:
+        raise SlurmProtocolError(f"{path}: not the name of a cluster: {shown(str(told))}")
+    return told
+
+
+def _of_pyslurm(rows: dict[str, object], path: str, wanted: str) -> _Answer:
     from .pyslurm.rows import parse_jobs, parse_nodes  # noqa: PLC0415 - pydantic
 
     (first, *_) = rows.values()
-    cluster = str(first["cluster"]) if isinstance(first, dict) and first["cluster"] else None
+    cluster = _cluster_of(first["cluster"] if isinstance(first, dict) else None, path)
     if wanted == "nodes":
         return _Answer(nodes=parse_nodes(rows, cluster), cluster=cluster)
     return _Answer(allocations=parse_jobs(rows, cluster), cluster=cluster)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -111,6 +112,18 @@ def test_cut_short(tmp_path: Path, name: str, part: float) -> None:
     cut.write_bytes(whole[: int(len(whole) * part)])
     with pytest.raises(SlurmError):
         read(*((cut, V25 / JOBS[0]) if name.startswith("nodes") else (V25 / NODES[0], cut)))
+
+
+@pytest.mark.parametrize("name", ["../../../tmp/x", "a/b", "a\nb", "x" * 65, "\x1b[2J"])
+@pytest.mark.parametrize("form", ["slurm", "pyslurm"])
+def test_a_name_of_a_cluster_that_leads_elsewhere(tmp_path: Path, form: str, name: str) -> None:
+    """What an answer calls its cluster becomes a part of file names: what cannot be one is refused."""
+    nodes = {"nodes": [{"name": "n1", "state": ["IDLE"]}], "meta": {"slurm": {"cluster": name}}}
+    row = {"name": "n1", "state": "IDLE", "reason": None, "reason_user": None, "reason_time": None}
+    (tmp_path / "nodes").write_text(json.dumps(nodes if form == "slurm" else {"n1": {**row, "cluster": name}}))
+    with pytest.raises(SlurmProtocolError, match="not the name of a cluster") as refused:
+        read(tmp_path / "nodes", V25 / JOBS[0])
+    assert str(refused.value).isprintable()
 
 
 def test_a_recording_has_its_own_flag(tmp_path: Path) -> None:
