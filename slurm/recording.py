@@ -10,8 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .commands.config import CLUSTER_NAME
 from .errors import SlurmProtocolError
-from .fields import allocation_of, node_of, shown
+from .fields import allocation_of, shown, time_of_reason
+from .hostlist import is_node_name
 from .json.stream import JsonStream
+from .node import Node
 from .saved import contents
 from .snapshot import Snapshot
 
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 
     from .commands.config import Config
     from .job import Allocation
-    from .node import Node
 
 SCHEMA = 1
 _ROOT = {"user": "root", "id": "0"}
@@ -131,8 +132,10 @@ def load(chunks: Iterable[bytes], what: str) -> Snapshot:
     def take_node(element: object) -> None:
         row = _checked(_NodeRow, element, what)
         base, *flags = row.state
-        fields = row.model_dump(include={"reason", "reason_user", "reason_since"})
-        _put(nodes, row.name, replace(node_of(row.name, "", **fields), base=base, flags=frozenset(flags)), what)
+        if not is_node_name(row.name):
+            raise SlurmProtocolError(f"{what}: not the name of a node: {shown(row.name)}")
+        said = (row.reason, row.reason_user, time_of_reason(row.reason_since)) if row.reason is not None else ()
+        _put(nodes, row.name, Node(row.name, base, frozenset(flags), *said), what)
 
     def take_allocation(element: object) -> None:
         row = _checked(_AllocationRow, element, what)
