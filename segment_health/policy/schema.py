@@ -88,7 +88,8 @@ def _nearest(word: str, known: Iterable[str]) -> str:
 
 
 _Text = Annotated[str, Field(strict=True, min_length=1)]
-_Texts = Annotated[list[_Text], BeforeValidator(_many), Field(min_length=1)]
+# One wrong element says enough: 100,000 of them, all explained, would be 300 MB.
+_Texts = Annotated[list[_Text], Field(min_length=1, fail_fast=True), BeforeValidator(_many)]
 
 
 class Row(BaseModel):
@@ -99,7 +100,7 @@ class Row(BaseModel):
     name: Annotated[_Text, Field(max_length=80), AfterValidator(_printable)]
     level: Annotated[_Text, AfterValidator(_level)]
     state: Annotated[
-        list[Annotated[_Text, AfterValidator(_state)]], BeforeValidator(_many), Field(min_length=1)
+        list[Annotated[_Text, AfterValidator(_state)]], Field(min_length=1, fail_fast=True), BeforeValidator(_many)
     ] = []
     reason: _Text | None = None
     reason_literal: _Text | None = None
@@ -118,7 +119,7 @@ class Document(BaseModel):
     clear_after: Annotated[Any, _read_by(limits.clear_after)] = limits.ClearAfter()
     max_new_exclusions: Annotated[Any, _read_by(limits.max_new_exclusions, numbers=True)] = None
     hold_passes: Annotated[StrictInt, Field(ge=1, le=limits.MAX_HOLD_PASSES)] = 3
-    rule: Annotated[list[Row], Field(max_length=MAX_RULES)] = []
+    rule: Annotated[list[Row], Field(max_length=MAX_RULES, fail_fast=True)] = []
 
 
 class Refused(ValueError):  # noqa: N818 - what became of the file

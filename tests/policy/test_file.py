@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tracemalloc
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -309,6 +310,18 @@ def test_a_name_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = "'drayn', " * 1000
     refusal(f"{RULE}state = [{wrong}]\n" + DRAIN.replace("SeparateFault", "bad"))
     assert asked == ["DRAYN"]
+
+
+def test_one_wrong_element_of_a_list_says_enough() -> None:
+    """Of 70,000 wrong words the first is told, and what is said of them all never stands in memory."""
+    states = ", ".join(['"QQQQ"'] * 70_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(PolicyError, match="unknown state 'QQQQ'"):
+            parse(f'[[rule]]\nname = "x"\nlevel = "SeparateFault"\nstate = [{states}]\n'.encode(), "p", node_names)
+        assert tracemalloc.get_traced_memory()[1] < 60 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_too_many_rules() -> None:
