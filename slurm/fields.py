@@ -20,6 +20,22 @@ _STATE = re.compile(r"[A-Z0-9_]*[-*~#!%$@^]*(?:\+[A-Z0-9_]+[-*~#!%$@^]*)*", re.I
 _LONGEST_STATE = 1000
 """Characters of a state; all the words that Slurm has are some 400 together."""
 
+MAX_HELD = 1 << 20
+"""Nodes that the jobs of one answer hold, counted once a job: names for some 80 MB."""
+
+
+class Held:
+    """Counts the nodes that the jobs of one answer hold. A row of 40 bytes may name MAX_HOSTS of them."""
+
+    def __init__(self) -> None:
+        self._nodes = 0
+
+    def add(self, allocation: Allocation) -> None:
+        """Count those of one more job. Raises SlurmProtocolError when they become too many."""
+        self._nodes += len(allocation.nodes)
+        if self._nodes > MAX_HELD:
+            raise SlurmProtocolError(f"its jobs hold more than {MAX_HELD} nodes, each counted once a job")
+
 
 def shown(text: str) -> str:
     """Quote text from outside for an error: short, control characters escaped."""

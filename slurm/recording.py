@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .commands.config import CLUSTER_NAME
 from .errors import SlurmProtocolError
-from .fields import allocation_of, shown, time_of_reason
+from .fields import Held, allocation_of, shown, time_of_reason
 from .hostlist import is_node_name
 from .json.stream import JsonStream
 from .node import Node
@@ -128,6 +128,7 @@ def load(chunks: Iterable[bytes], what: str) -> Snapshot:
     """
     nodes: dict[str, Node] = {}
     allocations: dict[str, Allocation] = {}
+    held = Held()
 
     def take_node(element: object) -> None:
         row = _checked(_NodeRow, element, what)
@@ -140,7 +141,9 @@ def load(chunks: Iterable[bytes], what: str) -> Snapshot:
     def take_allocation(element: object) -> None:
         row = _checked(_AllocationRow, element, what)
         try:
-            _put(allocations, row.job_id, allocation_of(**row.model_dump()), what)
+            allocation = allocation_of(**row.model_dump())
+            held.add(allocation)
+            _put(allocations, row.job_id, allocation, what)
         except ValueError as error:
             raise SlurmProtocolError(f"{what}: job {shown(row.job_id)}: {error}") from error
 

@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from slurm.errors import SlurmProtocolError
+from slurm.fields import Held
 
 from .text import NO_ID, decode, printed_allocation
 
@@ -67,12 +68,14 @@ def parse_saved_jobs(output: bytes, zone: tzinfo | None = None) -> tuple[Allocat
         raise SlurmProtocolError(f"scontrol show jobs: does not begin with a job: {before[:80]!a}")
     allocations = []
     seen: set[str] = set()
+    held = Held()
     for record in records:
         job_id, allocation = _parse_record(record.replace(_NEXT_LINE, " "), zone)
         if job_id in seen:
             raise SlurmProtocolError(f"scontrol show jobs: job {job_id} is described twice")
         seen.add(job_id)
         if allocation is not None:
+            held.add(allocation)
             allocations.append(allocation)
     return tuple(allocations)
 

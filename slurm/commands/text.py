@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from slurm import hostlist
 from slurm.errors import SlurmProtocolError
-from slurm.fields import allocation_of, digits, shown, state_of, time_of_reason
+from slurm.fields import Held, allocation_of, digits, shown, state_of, time_of_reason
 from slurm.job import holds_nothing
 from slurm.node import Node
 from slurm.snapshot import Snapshot, existing
@@ -180,12 +180,14 @@ def parse_jobs(output: bytes, zone: tzinfo | None = timezone.utc) -> tuple[Alloc
     answer that is cut short or has a malformed row.
     """
     allocations = {}
+    held = Held()
     for row in _lines(output, "squeue", may_be_empty=True):
         allocation = _parse_job(row, zone)
         if allocation is None:
             continue
         if allocation.job_id in allocations:
             raise SlurmProtocolError(f"squeue: job {allocation.job_id} is listed twice")
+        held.add(allocation)
         allocations[allocation.job_id] = allocation
     return tuple(allocations.values())
 

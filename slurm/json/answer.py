@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from slurm.errors import SlurmProtocolError, SlurmUnavailable
-from slurm.fields import NO_VAL, node_of, numbered_allocation, shown
+from slurm.fields import NO_VAL, Held, node_of, numbered_allocation, shown
 from slurm.job import holds_nothing
 
 from .stream import JsonStream
@@ -104,6 +104,7 @@ class JsonAnswer:
         self.cluster: str | None = None
         self.version: str | None = None
         self._what = what
+        self._held = Held()
         self._refusal: SlurmProtocolError | None = None
         self.counts: dict[str, int] = {}
         rows = {"nodes": self._unless_refused(self._take_node), "jobs": self._unless_refused(self._take_job)}
@@ -197,6 +198,7 @@ class JsonAnswer:
             return
         try:
             allocation = _allocation(row, state)
+            self._held.add(allocation)
         except (ValueError, SlurmProtocolError) as error:
             raise SlurmProtocolError(f"{self._what}: job {job} in state {shown(state)}: {error}") from error
         if allocation.job_id in self.allocations:

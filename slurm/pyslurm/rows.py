@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from slurm.errors import SlurmProtocolError
-from slurm.fields import node_of, numbered_allocation, shown
+from slurm.fields import Held, node_of, numbered_allocation, shown
 from slurm.job import holds_nothing
 from slurm.json.answer import Number, Optional, Text  # noqa: TC001 - pydantic asks what they are
 
@@ -99,15 +99,19 @@ def parse_jobs(
     `cluster` is the one that they must be of. Raises SlurmProtocolError.
     """
     allocations: dict[int, Allocation | None] = {}
+    held = Held()
     for row in _checked(JobRow, rows, cluster):
         if not row.state:
             raise SlurmProtocolError(f"pyslurm: job {row.id} has no state")
         if row.id in allocations:
             raise SlurmProtocolError(f"pyslurm: job {row.id} is listed twice")
         try:
-            allocations[row.id] = None if holds_nothing(row.state) else _allocation(row, row.state)
+            allocation = None if holds_nothing(row.state) else _allocation(row, row.state)
+            if allocation is not None:
+                held.add(allocation)
         except (ValueError, SlurmProtocolError) as error:
             raise SlurmProtocolError(f"pyslurm: job {row.id} in state {shown(row.state)}: {error}") from error
+        allocations[row.id] = allocation
     return tuple(filter(None, allocations.values()))
 
 
