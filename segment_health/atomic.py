@@ -141,7 +141,16 @@ def _is_running(pid: int) -> bool:
         return False
     except (PermissionError, OverflowError):
         return True
-    return True
+    return not _is_zombie(pid)
+
+
+def _is_zombie(pid: int) -> bool:
+    """Whether a process has ended and is only waited for: without end, where pid 1 of a container never reaps."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # a line: `pid (command) state ...`
+            return file.read(4096).rpartition(b") ")[2][:1] in {b"Z", b"X"}
+    except OSError:
+        return False
 
 
 def _age(directory: int, name: str) -> float:

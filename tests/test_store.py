@@ -228,6 +228,25 @@ def test_kill_9_leaves_only_whole_artifacts_and_the_next_pass_tidies(tmp_path: P
     assert visible(tmp_path) == sorted([UNIT.artifact_name, living.name, other_host.name])
 
 
+def test_a_writer_that_nobody_waits_for_is_dead(tmp_path: Path) -> None:
+    """Where pid 1 of a container never reaps, a killed writer keeps its number for ever: its temporaries go too."""
+    writer = subprocess.Popen(["sleep", "1000"])
+    left = tmp_path / f".segment-health.tmp.{atomic.host_name()}.{writer.pid}.0"
+    left.write_text("half")
+    try:
+        with open_decisions(str(tmp_path)) as directory:
+            directory.tidy()
+        assert left.exists()
+        writer.send_signal(signal.SIGKILL)
+        os.waitid(os.P_PID, writer.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays a zombie
+        with open_decisions(str(tmp_path)) as directory:
+            directory.tidy()
+        assert not left.exists()
+    finally:
+        writer.kill()
+        writer.wait()
+
+
 def test_a_symlink_under_a_temporarys_name_is_not_followed(tmp_path: Path) -> None:
     """O_EXCL: what an attacker puts where a temporary would be is not followed, not harmed, not in the way."""
     victim = tmp_path / "victim"
