@@ -11,7 +11,7 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv demo test test-nvrx test-matrix test-mutants format check docs bench clean
+.PHONY: help setup venv demo test test-nvrx test-matrix test-faults test-mutants format check docs bench clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -37,6 +37,9 @@ test-matrix: ## run the tests of publishing on Slurm 22.05, 24.11 and 26.05, in 
 
 test-mutants: venv ## break the product a line at a time, and see which test notices (10 minutes); ARGS='name'
 	$(VENV)/python tests/mutants.py $(ARGS)
+
+test-faults: setup ## break storage, processes, clocks and Slurm under a publisher, as root; ARGS=--short for 4 minutes
+	$(VENV)/python -m tests.faults $(ARGS)
 
 format: venv ## rewrite the code as ruff wants it
 	$(VENV)/ruff format

@@ -38,11 +38,9 @@ missing_packages() {
             done
         fi
         type -P strace >/dev/null || echo strace
-        # What tests do to storage and to clocks is root's.
+        # What tests/faults mounts, which only root can.
         if [ "$(id -u)" -eq 0 ]; then
-            for package in fuse3 libfaketime; do
-                dpkg-query -W "$package" >/dev/null 2>&1 || echo "$package"
-            done
+            dpkg-query -W fuse3 >/dev/null 2>&1 || echo fuse3
         fi
     fi
     # Debian splits ensurepip, without which `python -m venv` makes no pip, from the interpreter.

@@ -229,7 +229,7 @@ def test_kill_9_leaves_only_whole_artifacts_and_the_next_pass_tidies(tmp_path: P
 
 
 def test_a_writer_that_nobody_waits_for_is_dead(tmp_path: Path) -> None:
-    """Where pid 1 of a container never reaps, a killed writer keeps its number for ever: its temporaries go too."""
+    """Where pid 1 never reaps a killed writer keeps its number for ever: its temporaries go all the same."""
     writer = subprocess.Popen(["sleep", "1000"])
     left = tmp_path / f".segment-health.tmp.{atomic.host_name()}.{writer.pid}.0"
     left.write_text("half")

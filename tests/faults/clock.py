@@ -1,14 +1,15 @@
-"""Faults of the host's clock: it is stepped under a running publisher (libfaketime; only its view of the time)."""
+"""Faults of the host's clock: it is stepped under a running publisher (see stepped.py)."""
 
 from __future__ import annotations
 
-import glob
 import itertools
+import sys
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from .fault import fault
+from .laboratory import HERE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,53 +20,46 @@ _CLOCK = "what is decided does not depend on what time it is"
 
 
 def _with_clock(lab: Laboratory) -> None:
-    """Let the publisher's clock be told by a file; the monotonic one, and times of files, are the real ones."""
-    (library,) = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
-    lab.environ |= {
-        "LD_PRELOAD": library,
-        "FAKETIME_TIMESTAMP_FILE": str(lab.work / "clock"),
-        "FAKETIME_NO_CACHE": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        "NO_FAKE_STAT": "1",
-    }
-    _step(lab, "+0")
+    """Let the publisher's clock be told by a file."""
+    lab.prefix += [sys.executable, "-I", str(HERE / "stepped.py"), str(lab.work / "clock")]
+    _step(lab, 0)
 
 
-def _step(lab: Laboratory, offset: str) -> None:
+def _step(lab: Laboratory, seconds: int) -> None:
     new = lab.work / "clock.new"
-    new.write_text(offset)
+    new.write_text(str(seconds))
     new.replace(lab.work / "clock")
 
 
 @contextmanager
-def _stepped(lab: Laboratory, offset: str) -> Iterator[None]:
-    _step(lab, offset)
+def _stepped(lab: Laboratory, seconds: int) -> Iterator[None]:
+    _step(lab, seconds)
     try:
         yield
     finally:
-        _step(lab, "+0")
+        _step(lab, 0)
 
 
-@fault("clock a day ahead", attacks=_CLOCK, how="libfaketime: stepped forward, and back", before=_with_clock)
+@fault("clock a day ahead", attacks=_CLOCK, how="stepped forward, and back", before=_with_clock)
 @contextmanager
 def ahead(lab: Laboratory) -> Iterator[None]:
     """Step the clock forward."""
-    with _stepped(lab, "+1d"):
+    with _stepped(lab, 86400):
         yield
 
 
-@fault("clock a day behind", attacks=_CLOCK, how="libfaketime: stepped back, and forward", before=_with_clock)
+@fault("clock a day behind", attacks=_CLOCK, how="stepped back, and forward", before=_with_clock)
 @contextmanager
 def behind(lab: Laboratory) -> Iterator[None]:
     """Step the clock back."""
-    with _stepped(lab, "-1d"):
+    with _stepped(lab, -86400):
         yield
 
 
 @fault(
     "clock jumps",
     attacks=_CLOCK,
-    how="libfaketime: an hour forward or back, three times a second; a staleness limit of 60 s",
+    how="an hour forward or back, three times a second; a staleness limit of 60 s",
     before=_with_clock,
     stale_after=60,
     seconds=2,
@@ -76,10 +70,10 @@ def jumps(lab: Laboratory) -> Iterator[None]:
     ended = threading.Event()
 
     def jump() -> None:
-        for offset in itertools.cycle(("+1h", "+0", "-1h")):
+        for seconds in itertools.cycle((3600, 0, -3600)):
             if ended.wait(0.3):
                 return
-            _step(lab, offset)
+            _step(lab, seconds)
 
     thread = threading.Thread(target=jump)
     thread.start()
@@ -88,5 +82,5 @@ def jumps(lab: Laboratory) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
-        _step(lab, "+0")
+        _step(lab, 0)
     assert not lab.said('"event": "stale"')

@@ -77,8 +77,8 @@ class Process:
         return status
 
     def kill(self) -> int:
-        """End it and its process group by SIGKILL."""
-        with contextlib.suppress(ProcessLookupError):
+        """End it and its process group by SIGKILL; nothing where it has ended, for its number may be another's."""
+        if self.is_running():
             os.killpg(self.pid, signal.SIGKILL)
         return self.wait()
 
@@ -181,19 +181,13 @@ class Laboratory:
         """The publisher in charge."""
         return self.publishers[-1]
 
-    def start(self) -> Process:
-        """Start a publisher of everything; it makes a pass at once, and another whenever it is poked."""
-        argv = [
-            *self.prefix,
-            COMMAND,
-            "publish",
-            "--all",
-            "--dir",
-            str(self.directory),
-            "--interval",
-            str(INTERVAL),
-        ]
-        argv += ["--log-format", "json", *self.options]
+    def start(self, *once: str) -> Process:
+        """Start a publisher of everything; it makes a pass at once, and another whenever it is poked.
+
+        `once` are the options of a single pass.
+        """
+        what = once or ("--log-format", "json", "--interval", str(INTERVAL))
+        argv = [*self.prefix, COMMAND, "publish", "--all", "--dir", str(self.directory), *what, *self.options]
         self.publishers.append(Process(argv, self.environ, stream="stderr"))
         return self.publisher
 

@@ -54,11 +54,17 @@ def limited(lab: Laboratory, what: int, limit: int) -> Iterator[None]:
             lab.start()
 
 
-@fault("killed", attacks=_DEATH, how="SIGKILL; another publisher is started later", holds=EVERYONE)
+@fault(
+    "killed",
+    attacks=_DEATH,
+    how="SIGKILL to the publisher, not to the child that writes; another one is started later",
+    holds=EVERYONE,
+)
 @contextmanager
 def killed(lab: Laboratory) -> Iterator[None]:
-    """Kill the publisher."""
-    lab.publisher.kill()
+    """Kill the publisher, and nobody else."""
+    lab.publisher.signal(signal.SIGKILL)
+    lab.publisher.wait()
     try:
         yield
     finally:
@@ -108,36 +114,51 @@ def stopped(lab: Laboratory) -> Iterator[None]:
 @fault(
     "told to end in the middle of a write",
     attacks="a signal never leaves half a write behind",
-    how="strace: SIGTERM as the first rename begins; then it must end with status 0",
+    how="strace: every rename takes 0.3 s; SIGTERM to the process group; it must end with status 0",
     holds=EVERYONE,
 )
 @contextmanager
 def ended_in_rename(lab: Laboratory) -> Iterator[None]:
-    """Send SIGTERM from within os.replace."""
-    with traced(lab, "rename,renameat,renameat2:signal=SIGTERM"):
-        try:
-            yield
-            status = lab.publisher.wait()
-            assert status == 0, (status, lab.log())
-        finally:
-            lab.publisher.kill()
+    """Send SIGTERM while os.replace is under way, which it is most of the time."""
+    with traced(lab, "rename,renameat,renameat2:delay_enter=300000"):
+        yield
+        os.killpg(lab.publisher.pid, signal.SIGTERM)
+        status = lab.publisher.wait()
+        assert status == 0, (status, lab.log())
     lab.start()
 
 
 @fault(
-    "killed in the middle of a write",
+    "writer killed in the middle of a write",
     attacks=_DEATH,
-    how="strace: SIGKILL as the first rename begins",
+    how="strace: SIGKILL to the child that writes, as each rename begins",
     holds=EVERYONE,
+    says="died (by signal 9",
 )
 @contextmanager
 def killed_in_rename(lab: Laboratory) -> Iterator[None]:
     """Send SIGKILL from within os.replace."""
     with traced(lab, "rename,renameat,renameat2:signal=SIGKILL"):
         yield
-        lab.publisher.signal(signal.SIGKILL)
-        lab.publisher.wait()
-    lab.start()
+    assert lab.publisher.is_running(), lab.log()
+
+
+@fault(
+    "killed in the middle of a write",
+    attacks=_DEATH,
+    how="strace: every rename takes 0.3 s; SIGKILL to the process group, again and again",
+    holds=EVERYONE,
+)
+@contextmanager
+def all_killed_in_rename(lab: Laboratory) -> Iterator[None]:
+    """Send SIGKILL to all while os.replace is under way."""
+    for _ in range(3):
+        with traced(lab, "rename,renameat,renameat2:delay_enter=300000"):
+            lab.until(lambda: any(lab.storage.rglob(".segment-health.tmp.*")), "a write under way")
+            lab.publisher.kill()
+        lab.start()
+        lab.until(lab.publisher.lines, "a publisher")
+    yield
 
 
 @fault("no memory", attacks=_STARVED, how="RLIMIT_AS at what it has already", holds=EVERYONE)

@@ -27,7 +27,8 @@ class Report:
     """What came of a scenario; times in seconds.
 
     `lag` is for how long at most a reader was told what was no longer true, `recovery` from the last fault's end
-    to the moment when all were told the truth.
+    to the moment when all were told the truth. `restarts` counts publishers that ended by themselves, and were
+    started again.
     """
 
     faults: tuple[str, ...]
@@ -37,6 +38,7 @@ class Report:
     looks: int = 0
     transitions: int = 0
     violations: list[Violation] = field(default_factory=list)
+    restarts: int = 0
     log: list[str] = field(default_factory=list)
 
 
@@ -59,7 +61,7 @@ def play(lab: Laboratory, faults: Sequence[Fault], *, requeue: bool = True) -> R
             ended = time.monotonic_ns()
             if requeue and not all(fault.slurm_answers for fault in faults):
                 lab.requeue("requeued")
-            _wait_for_truth(lab, reader)
+            report.restarts = _wait_for_truth(lab, reader)
             settled = time.monotonic_ns()
         told, passes = transitions(reader)
         bound = Bound(int(SETTLE * 1e9), None if stale is None else int(stale * 1e9))
@@ -105,11 +107,19 @@ def _change(lab: Laboratory) -> None:
     lab.resume("recovering")
 
 
-def _wait_for_truth(lab: Laboratory, reader: Process) -> None:
-    """Wait until readers are told the truth, or so long that what they are told is a violation."""
+def _wait_for_truth(lab: Laboratory, reader: Process) -> int:
+    """Wait until readers are told the truth, or so long that what they are told is a violation.
+
+    A publisher that has ended is started again, as systemd would; returns how often.
+    """
     deadline = time.monotonic() + SETTLE + 1
+    restarts = 0
     while not is_told_the_truth(lab, reader) and time.monotonic() < deadline:
         time.sleep(0.02)
+        if not lab.publisher.is_running():
+            lab.start()
+            restarts += 1
+    return restarts
 
 
 def _must_have_said(lab: Laboratory, faults: Sequence[Fault]) -> None:

@@ -118,19 +118,53 @@ def over_quota(lab: Laboratory) -> Iterator[None]:
 @fault(
     "no permission",
     attacks=_STAYS,
-    how="the directory given to another user, of a publisher without privilege (EACCES)",
+    how="mode 0555, for a publisher without privilege (EACCES)",
     holds=EVERYONE,
     before=without_privilege,
     says="Permission denied",
 )
 @contextmanager
 def no_permission(lab: Laboratory) -> Iterator[None]:
-    """Take the directory away from the publisher, who may still read it."""
+    """Let nobody without privilege write to the directory."""
+    lab.storage.chmod(0o555)
+    try:
+        yield
+    finally:
+        lab.storage.chmod(0o755)
+
+
+@fault(
+    "given to another user",
+    attacks="a site's directory that is no longer its own is not published to",
+    how="chown of the directory to nobody",
+    holds=EVERYONE,
+    says="belongs to uid 65534",
+)
+@contextmanager
+def given_away(lab: Laboratory) -> Iterator[None]:
+    """Take the directory away from the publisher."""
     os.chown(lab.storage, 65534, 65534)
     try:
         yield
     finally:
         os.chown(lab.storage, 0, 0)
+
+
+@fault(
+    "open to everybody",
+    attacks="a site's directory that is no longer its own is not published to",
+    how="mode 0777",
+    holds=EVERYONE,
+    says="everybody may write",
+)
+@contextmanager
+def open_to_all(lab: Laboratory) -> Iterator[None]:
+    """Let everybody write to the directory."""
+    lab.storage.chmod(0o777)
+    try:
+        yield
+    finally:
+        lab.storage.chmod(0o755)
 
 
 @fault(
@@ -313,7 +347,7 @@ def replaced(lab: Laboratory) -> Iterator[None]:
     holds=EVERYONE,
     ground="fuse",
     before=impatient,
-    seconds=3.0,
+    seconds=8.0,
     says="no answer within",
 )
 @contextmanager
@@ -333,7 +367,7 @@ def hangs(lab: Laboratory) -> Iterator[None]:
     holds=EVERYONE,
     ground="fuse",
     before=impatient,
-    seconds=3.0,
+    seconds=8.0,
     says="no answer within",
 )
 @contextmanager
