@@ -11,7 +11,7 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv demo test test-nvrx test-matrix test-faults test-mutants format check docs bench clean
+.PHONY: help setup venv demo test test-nvrx test-matrix test-faults test-mutants format check docs bench clean test-soak
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -40,6 +40,9 @@ test-mutants: venv ## break the product a line at a time, and see which test not
 
 test-faults: setup ## break storage, processes, clocks and Slurm under a publisher, as root; ARGS=--short for 4 minutes
 	$(VENV)/python -m tests.faults $(ARGS)
+
+test-soak: setup ## kill a publisher at random on a large cluster that changes at random (as root); ARGS='--minutes 30'
+	@$(VENV)/python -m tests.soak $(ARGS)
 
 format: venv ## rewrite the code as ruff wants it
 	$(VENV)/ruff format
