@@ -22,7 +22,7 @@ from typing import NoReturn
 
 from tests.soak import judgement
 from tests.soak.driver import Driver
-from tests.soak.lab import COMMAND, Fleet, Publisher, Reader, files_below, wait_until
+from tests.soak.lab import COMMAND, Fleet, Publisher, Reader, contents_below, files_below, wait_until
 
 SLURMCTLD_ENDS = (0.3, 0.75)
 """When slurmctld is restarted, as parts of the whole time."""
@@ -67,19 +67,15 @@ def look(driver: Driver, publisher: Publisher, reader: Reader, when: str) -> lis
 
 def settle(fleet: Fleet, publisher: Publisher) -> list[str]:
     """Make two passes on a cluster that changes no more; return what is then wrong with the directory."""
-    deadline = time.monotonic() + 180
+    deadline, statuses = time.monotonic() + 180, [0]
     while time.monotonic() < deadline:
         before = fleet.truth()
-        if before.is_settled:
-            said = []
-            for _ in range(2):
-                status = publisher.beside("publish", "--once", "--all").wait(judgement.GRACE)
-                said += [f"a pass at the end has status {status}"] if status else []
-            if fleet.truth() == before:
-                contents = {path: content for path, (_, content) in files_below(publisher.directory).items()}
-                return said + judgement.wrong(contents, before)
+        if before.is_settled and not before.waiting:
+            statuses = [publisher.beside("publish", "--once", "--all").wait(judgement.GRACE) for _ in range(2)]
+            if fleet.truth() == before and not any(statuses):
+                return judgement.wrong(contents_below(publisher.directory), before)
         time.sleep(0.5)
-    return ["the cluster never came to rest"]
+    return [f"the cluster never came to rest, or passes never succeeded (the last ones: status {statuses})"]
 
 
 def judge(driver: Driver, fleet: Fleet, publisher: Publisher, reader: Reader) -> list[str]:

@@ -82,7 +82,8 @@ class Driver:
             allowed = {0, -signal.SIGKILL}
             if self._last.get("slurmctld", 0.0) > begun - GRACE:
                 allowed |= {3}
-            if self._last.get("clear", 0.0) > begun - GRACE:  # each refuses what the other has just changed
+            # Each refuses what another has just changed, and waits for one whose pass outlived its parent.
+            if max(self._last.get("clear", 0.0), self._last.get("kill", 0.0)) > begun - GRACE:
                 allowed |= {1}
             self.counts[f"{what} ended with {status}"] += 1
             if status not in allowed:
@@ -152,11 +153,13 @@ class Driver:
         self._run("publish", "--once", "--all", "--wait")
 
     def kill(self) -> None:
-        """Kill the publisher, mostly in the middle of a pass, and begin anew."""
-        if self._random.random() < 0.8:
+        """Kill the publisher, mostly in the middle of a pass that has something to write, and begin anew."""
+        if self._random.random() < 0.8:  # else while it starts, or waits
+            self._random.choice((self.drain, self.drain_rack, self.resume, self.cancel))()
             self.poke()
-        time.sleep(self._random.uniform(0, 1.5))
+        time.sleep(self._random.uniform(0, 0.3 + self._fleet.nodes / 10_000))
         self._publisher.end(signal.SIGKILL)
+        self._last["kill"] = time.monotonic()
         time.sleep(self._random.choice((0, 0, 2)))
         self._publisher.start()
 
@@ -192,6 +195,7 @@ class Driver:
         if self._random.random() < 0.3:
             time.sleep(self._random.uniform(0.2, 1.0))
             process.kill()
+            self._last["kill"] = time.monotonic()
 
 
 def job_of(unit: str) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
 PREFIX, OURS = "segment_health_check.", ".segment-health"
-TEMPORARY = ".segment-health.tmp."
+TEMPORARY, HEARTBEATS = ".segment-health.tmp.", f"{OURS}/heartbeat/"
 JOBS = ("squeue", "--all", "--noheader", "--array", "--format=%F|%K|%A|%T|%S|%N")
 NODES = ("scontrol", "show", "nodes", "--oneliner")
 HOLDING = {"RUNNING", "CONFIGURING", "SUSPENDED"}
@@ -146,11 +146,12 @@ def _broken(line: bytes) -> bool:
 
 
 def left_over(files: Mapping[str, float], last_seen: Mapping[str, float], now: float) -> list[str]:
-    """Name the artifacts of units that ended long ago, and old temporaries.
+    """Name the artifacts of units that ended long ago, and old temporaries; say when no pass is complete.
 
     `files` are paths with the time of their last change, `last_seen` says when units last ran; all in seconds.
     """
-    said = []
+    heartbeat = max((changed for path, changed in files.items() if path.startswith(HEARTBEATS)), default=0.0)
+    said = [f"no complete pass for {now - heartbeat:.0f} s"] if now - heartbeat > GRACE else []
     for path, changed in files.items():
         ran = max(changed, last_seen.get(path.removeprefix(PREFIX), 0.0))
         if path.startswith(PREFIX) and now - ran > GRACE:

@@ -35,13 +35,6 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def catches(pid: int, number: signal.Signals) -> bool:
-    """Whether a process has come so far that it has a handler for a signal."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    caught = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
-    return bool(int(caught, 16) >> (number - 1) & 1)
-
-
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
     """Wait for something to be true. Raises TimeoutError."""
     deadline = time.monotonic() + seconds
@@ -115,9 +108,13 @@ class Publisher:
 
     def start(self) -> None:
         """Begin a new process."""
+        self._log_before = self.log.stat().st_size if self.log.exists() else 0
         self.process = self.beside("publish", "--all", f"--interval={INTERVAL:g}", "--log-format=json")
         self.born = time.monotonic()
         self.lives.append(Life(self.process.pid))
+
+    def _has_begun(self) -> bool:
+        return b'"start"' in self.log.read_bytes()[self._log_before :]
 
     def beside(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start `segment-health` on the directory; what it says is in the log."""
@@ -128,10 +125,10 @@ class Publisher:
             )  # fmt: skip
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal as soon as it would be heard."""
+        """Send a signal, as soon as it is a request: before the loop begins it is the end."""
         assert self.process is not None
         process = self.process
-        wait_until(lambda: process.poll() is not None or catches(process.pid, number), "a publisher that listens")
+        wait_until(lambda: process.poll() is not None or self._has_begun(), "a publisher that listens")
         if process.returncode is not None:
             raise RuntimeError(f"the publisher ended by itself, with status {process.returncode}")
         process.send_signal(number)
@@ -212,3 +209,8 @@ def files_below(directory: Path) -> dict[str, tuple[float, bytes]]:
         with contextlib.suppress(FileNotFoundError, IsADirectoryError):  # gone while we look
             found[str(path.relative_to(directory))] = (path.stat().st_mtime, path.read_bytes())
     return found
+
+
+def contents_below(directory: Path) -> dict[str, bytes]:
+    """Return what every file holds, by its path below the directory."""
+    return {path: content for path, (_, content) in files_below(directory).items()}

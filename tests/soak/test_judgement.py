@@ -105,7 +105,10 @@ def test_a_right_directory_is_right(files: dict[str, bytes]) -> None:
         (override(1796027396, "c00001"), "7.0: the artifact is empty"),
         (override(1796027397, "c[00001-00002]"), "7.0: the artifact is empty"),
         ({**RIGHT, HISTORY: b'{"action": "ex{"action": "exclude"}\n'}, "not a line of the history"),
-        ({**RIGHT, HISTORY: b"{}\n" * 20_000_000}, ".segment-health holds 60000000 bytes"),
+        (
+            {**RIGHT, HISTORY: b'{"x": "%s"}\n' % (b"x" * judgement.LEDGER_BYTES)},
+            ".segment-health holds 41943050 bytes",
+        ),
     ],
 )
 def test_a_wrong_directory_is_wrong(files: dict[str, bytes], said: str) -> None:
@@ -114,11 +117,13 @@ def test_a_wrong_directory_is_wrong(files: dict[str, bytes], said: str) -> None:
 
 
 def test_what_is_left_over_is_seen_after_a_while() -> None:
-    """An artifact may outlive its unit, and a temporary its writer, by what two passes take."""
-    files = {"segment_health_check.7.0": 0.0, ".segment-health.tmp.host.1.2": 1000.0}
+    """An artifact may outlive its unit, and a temporary its writer, by two passes; a pass is never that late."""
+    heartbeat = {".segment-health/heartbeat/all@fleet.json": 1001.0}
+    files = heartbeat | {"segment_health_check.7.0": 0.0, ".segment-health.tmp.host.1.2": 1000.0}
     assert left_over(files, {"7.0": 1000.0}, 1000 + GRACE) == []
     assert len(left_over(files, {"7.0": 1000.0}, 1001 + GRACE)) == 2
     assert len(left_over(files, {}, 1000)) == 1
+    assert left_over(heartbeat, {}, 1002 + GRACE) == [f"no complete pass for {1 + GRACE:.0f} s"]
 
 
 @pytest.mark.parametrize(
