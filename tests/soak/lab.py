@@ -103,14 +103,24 @@ class Publisher:
     def __init__(self, fleet: Fleet, directory: Path, log: Path) -> None:
         self.directory, self.log, self._environ = directory, log, fleet.environ
         self.lives: list[Life] = []
-        self.born = 0.0
         self.process: subprocess.Popen[bytes] | None = None
+        self._started: list[subprocess.Popen[bytes]] = []
+        self._born, self._log_before = 0.0, 0
+
+    def __enter__(self) -> Publisher:  # noqa: PYI034 - Self is Python 3.11
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._started:
+            process.kill()
+            process.wait(60)
 
     def start(self) -> None:
         """Begin a new process."""
         self._log_before = self.log.stat().st_size if self.log.exists() else 0
         self.process = self.beside("publish", "--all", f"--interval={INTERVAL:g}", "--log-format=json")
-        self.born = time.monotonic()
+        self._born = time.monotonic()
         self.lives.append(Life(self.process.pid))
 
     def _has_begun(self) -> bool:
@@ -119,10 +129,12 @@ class Publisher:
     def beside(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start `segment-health` on the directory; what it says is in the log."""
         with self.log.open("ab") as log:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 [COMMAND, arguments[0], "--dir", self.directory, *arguments[1:]],
                 env=self._environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
+        self._started = [*(one for one in self._started if one.poll() is None), process]
+        return process
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal, as soon as it is a request: before the loop begins it is the end."""
@@ -153,7 +165,7 @@ class Publisher:
             status = Path(f"/proc/{life.pid}/status").read_text().splitlines()
             resident = next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
             descriptors = len(os.listdir(f"/proc/{life.pid}/fd"))
-            life.samples.append((time.monotonic() - self.born, resident, descriptors))
+            life.samples.append((time.monotonic() - self._born, resident, descriptors))
 
 
 class Reader(threading.Thread):
@@ -189,8 +201,11 @@ class Reader(threading.Thread):
                 sampled = time.monotonic()
                 self._publisher.sample()
 
-    def end(self) -> None:
-        """End it."""
+    def __enter__(self) -> Reader:  # noqa: PYI034 - Self is Python 3.11
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self.join()
 
@@ -209,8 +224,3 @@ def files_below(directory: Path) -> dict[str, tuple[float, bytes]]:
         with contextlib.suppress(FileNotFoundError, IsADirectoryError):  # gone while we look
             found[str(path.relative_to(directory))] = (path.stat().st_mtime, path.read_bytes())
     return found
-
-
-def contents_below(directory: Path) -> dict[str, bytes]:
-    """Return what every file holds, by its path below the directory."""
-    return {path: content for path, (_, content) in files_below(directory).items()}
