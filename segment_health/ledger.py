@@ -158,13 +158,17 @@ class Ledger:
         if not entries:
             return
         with self._folder(None, create=True) as folder:
-            flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+            # O_NONBLOCK: a fifo under that name must not hang.
+            flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             try:  # without O_CREAT: fs.protected_regular refuses it on another user's file in a sticky directory
                 descriptor = os.open("history.jsonl", flags, dir_fd=folder)
             except FileNotFoundError:
                 descriptor = os.open("history.jsonl", flags | os.O_CREAT, 0o600, dir_fd=folder)
             try:
                 found = os.fstat(descriptor)
+                if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+                    # By a second name it is another file as well: where fs.protected_hardlinks is 0, anybody's.
+                    raise OSError(errno.EINVAL, "history.jsonl is not a file of its own")
                 if found.st_size == 0 and found.st_uid == os.geteuid():
                     # Who may publish here may append here.
                     os.fchmod(descriptor, 0o644 | (stat.S_IMODE(os.fstat(folder).st_mode) & 0o022))
