@@ -52,11 +52,13 @@ def look(driver: Driver, publisher: Publisher, reader: Reader, when: str) -> lis
     sizes = {path: len(content) for path, (_, content) in files.items()}
     artifacts = [size for path, size in sizes.items() if path.startswith(judgement.PREFIX)]
     _, resident, descriptors = (publisher.lives[-1].samples or [(0.0, 0, 0)])[-1]
+    temporaries = sum(judgement.TEMPORARY in path for path in files)
+    excluded = sum(map(bool, artifacts))
+    beside = sum(size for path, size in sizes.items() if path.startswith(judgement.OURS))
     print(
-        f"{when}: {len(driver.truth.units)} units, {len(artifacts)} artifacts, {sum(map(bool, artifacts))} excluded, "
-        f"{sum(judgement.TEMPORARY in path for path in files)} temporaries, "
-        f"{sum(size for path, size in sizes.items() if path.startswith(judgement.OURS)) >> 10} KiB beside; process "
-        f"{len(publisher.lives)}: {resident >> 10} MiB, {descriptors} descriptors; {len(reader.lifts)} lifts seen",
+        f"{when}: {len(driver.truth.units)} units, {len(artifacts)} artifacts, {excluded} excluded, "
+        f"{temporaries} temporaries, {beside >> 10} KiB beside; process {len(publisher.lives)}: "
+        f"{resident >> 10} MiB, {descriptors} descriptors; {len(reader.lifts)} lifts seen",
         flush=True,
     )
     changed = {path: changed for path, (changed, _) in files.items()}
