@@ -189,6 +189,20 @@ def test_a_cluster_that_nobody_knows(slurm: FakeSlurm) -> None:
     assert all("config" in argv for argv in slurm.calls())
 
 
+def test_one_wrong_answer_does_not_send_us_away(slurm: FakeSlurm) -> None:
+    """A slurmctld that gave another name once is asked again next time, not for ever by way of slurmdbd."""
+    asking = for_cluster(slurm, "sandbox")
+    asking.read()
+    slurm.answers("config", CONFIG.replace(b"= sandbox\n", b"= other\n"))
+    slurm.answers("jobs", b"")
+    with pytest.raises(SlurmUnavailable, match="asked for cluster sandbox, and other answered"):
+        asking.read()
+    slurm.answers("config", CONFIG)
+    slurm.calls()
+    assert asking.read().cluster == "sandbox"
+    assert slurm.calls() == sorted([ASK_CONFIG, ASK_NODES, ASK_JOBS])
+
+
 def test_commands_of_a_directory(slurm: FakeSlurm) -> None:
     """Slurm's commands are taken from where they are said to be, whatever PATH says."""
     environ = {"PATH": "/usr/bin:/bin", "FAKE": str(slurm.directory)}
@@ -265,6 +279,20 @@ def test_jobs_that_become_private_do_not_end(slurm: FakeSlurm) -> None:
     assert ASK_CONFIG not in slurm.calls()
     slurm.answers("config", CONFIG.replace(b"PrivateData             = none", b"PrivateData             = jobs"))
     slurm.answers("jobs", b"")
+    assert asking.read().visible_user == (None if os.geteuid() == 0 else str(os.geteuid()))
+    assert ASK_CONFIG in slurm.calls()
+
+
+def test_a_question_that_failed_is_asked_again(slurm: FakeSlurm) -> None:
+    """Jobs that were hidden when the configuration could not be had are not taken for ended by the next answer."""
+    asking = reader(slurm)
+    assert asking.read().allocations
+    slurm.answers("config", b"")
+    slurm.answers("jobs", b"")
+    with pytest.raises(SlurmProtocolError):
+        asking.read()
+    slurm.answers("config", CONFIG.replace(b"PrivateData             = none", b"PrivateData             = jobs"))
+    slurm.calls()
     assert asking.read().visible_user == (None if os.geteuid() == 0 else str(os.geteuid()))
     assert ASK_CONFIG in slurm.calls()
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from slurm.errors import SlurmProtocolError, SlurmUnavailable
+from slurm.errors import SlurmError, SlurmProtocolError, SlurmUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -49,12 +49,16 @@ def identify(commands: Commands) -> Config:
     """
     config = config_of(commands.ask(SHOW_CONFIG)[0].stdout)
     wanted = commands.cluster
-    if wanted is not None and config.cluster != wanted:
+    if wanted is None or config.cluster == wanted:
+        return config
+    if not commands.is_remote:
         commands.is_remote = True
-        config = config_of(commands.ask(SHOW_CONFIG)[0].stdout)
-        if config.cluster != wanted:
-            raise SlurmUnavailable(f"asked for cluster {wanted}, and {config.cluster} answered")
-    return config
+        try:
+            return identify(commands)
+        except SlurmError:
+            commands.is_remote = False  # else one wrong answer of our own slurmctld would send us away for good
+            raise
+    raise SlurmUnavailable(f"asked for cluster {wanted}, and {config.cluster} answered")
 
 
 class Known:
@@ -75,8 +79,12 @@ class Known:
 
     def beside(self, allocations: Iterable[Allocation]) -> Config:
         """Return what holds for these allocations, which were listed just now. Raises as identify()."""
-        before, self._jobs = self._jobs, frozenset(allocation.job_id for allocation in allocations)
-        return self.ask() if self.config is None or before - self._jobs else self.config
+        listed = frozenset(allocation.job_id for allocation in allocations)
+        config = self.config
+        if config is None or self._jobs - listed:
+            config = self.ask()
+        self._jobs = listed  # not before: where asking fails, the next answer must ask again
+        return config
 
 
 def config_of(output: bytes) -> Config:
