@@ -17,7 +17,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 
-from . import clock, content, process, slurm, storage
+from . import clock, cluster, commands, content, process, slurm, storage
 from .fault import FAULTS
 from .kills import Kills, kill_forked, kill_whole
 from .laboratory import Laboratory, laboratory
@@ -25,7 +25,7 @@ from .page import missing, render, write
 from .pairs import PAIRS
 from .scenario import Report, play
 
-KINDS = (storage, content, process, clock, slurm)
+KINDS = (storage, content, process, clock, slurm, cluster, commands)
 SHORT_SECONDS = 150.0
 """After which a short run begins no further scenario."""
 FORKED, WHOLE = 1000, 150

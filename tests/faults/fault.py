@@ -1,6 +1,7 @@
 """Faults by name: each is a context manager that puts one fault in force on a Laboratory.
 
-To add one, write in the module of its kind (storage.py, process.py, clock.py, slurm.py):
+To add one, write in the module of its kind (storage.py, content.py, process.py, clock.py; slurm.py, cluster.py,
+commands.py):
 
     @fault(
         "the disk is full",                                   # its name: a few plain words, unique
