@@ -7,7 +7,6 @@ holds to be true.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .contract import Artifact, Content
@@ -16,6 +15,7 @@ from .judge import is_ours, judge, nodes_at_start
 from .level import FaultLevel
 from .policy.assess import worse
 from .policy.states import is_understood
+from .retire import candidates, decide_absent
 from .situation import Action, Decision, Outcome, Remembered
 from .unit import partitions_by_node, unit_id_of, units_of
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 _HEALTHY = {Action.CLEAR, Action.PRECREATE}
 """What leaves an artifact without content."""
-MISSES_TO_RETIRE = 2
-"""Complete passes in a row that must miss a unit: slurmctld may forget one for a moment, never twice."""
 
 
 def decide(situation: Situation) -> Outcome:
@@ -40,8 +38,8 @@ def decide(situation: Situation) -> Outcome:
     covered = {unit_id_of(a) for a in situation.snapshot.allocations if situation.scope.covers(a)}
     for unit_id in sorted(covered, key=_by_number):
         _decide_present(units[unit_id], situation, outcome)
-    for unit_id in sorted(_candidates(situation) - units.keys(), key=_by_number):
-        _decide_absent(unit_id, situation, outcome)
+    for unit_id in sorted(candidates(situation) - units.keys(), key=_by_number):
+        decide_absent(unit_id, situation, outcome)
     for unit_id, remembered in situation.memory.units.items():
         if unit_id in units and unit_id not in covered:  # it left the scope, and is nobody's to retire
             outcome.memory[unit_id] = remembered
@@ -143,7 +141,7 @@ def _replaced(
     else:
         raised = decision is not None and decision.action is Action.UPDATE
         over = prior if raised and isinstance(prior, Artifact) else None
-    if over is None or over.generation != unit.generation or not _is_alive(over, situation):
+    if over is None or over.generation != unit.generation or not situation.is_alive(over):
         return None
     return over
 
@@ -195,7 +193,7 @@ def _reconcile(
     outdated = prior.generation.is_older_than(unit.generation)
     if wanted is not None:
         return _write(Action.UPDATE, wanted) if outdated or wanted.level > prior.level else None
-    return _lift(prior) if outdated or (may_lift and not _is_alive(prior, situation)) else None
+    return _lift(prior) if outdated or (may_lift and not situation.is_alive(prior)) else None
 
 
 def _over_ours(
@@ -224,57 +222,6 @@ def _lift(prior: Artifact) -> Decision:
 
 def _write(action: Action, artifact: Artifact) -> Decision:
     return Decision(action, artifact.unit, artifact, artifact.level, artifact.unavailable)
-
-
-def _is_alive(prior: Artifact, situation: Situation) -> bool:
-    living = situation.living
-    return living is None or (prior.publisher.cluster, prior.publisher.scope) in living
-
-
-# ── units that are gone ────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _candidates(situation: Situation) -> set[UnitId]:
-    """Name what this scope retires if it is gone: its own units, dead publishers', those of people's words."""
-    overridden = {unit_id for unit_id in situation.overrides if situation.scope.covers_absent(unit_id)}
-    left = {unit_id for unit_id, prior in situation.published.items() if _may_retire(unit_id, prior, situation)}
-    return situation.memory.units.keys() | overridden | left
-
-
-def _may_retire(unit_id: UnitId, prior: Artifact | Content | None, situation: Situation) -> bool:
-    if not isinstance(prior, Artifact):
-        return False
-    if is_ours(prior, situation):
-        return not situation.may_be_news(prior)
-    return (
-        prior.publisher.cluster == situation.publisher.cluster
-        and situation.scope.covers_absent(unit_id)
-        and not _is_alive(prior, situation)
-    )
-
-
-def _decide_absent(unit_id: UnitId, situation: Situation, outcome: Outcome) -> None:
-    prior = situation.published.get(unit_id)
-    remembered = situation.memory.units.get(unit_id)
-    if remembered is None and isinstance(prior, Artifact):
-        remembered = Remembered(prior.generation, prior.nodelist, published=True)
-    elif remembered is None:  # a candidate is remembered, published or overridden
-        remembered = Remembered(situation.overrides[unit_id].generation, "")
-    visible = situation.snapshot.visible_user
-    if visible is not None and visible != remembered.user_id:  # PrivateData: not seen is not absent
-        outcome.memory[unit_id] = remembered
-        return
-    misses = remembered.misses + 1
-    if misses >= MISSES_TO_RETIRE and unit_id in situation.overrides:
-        outcome.void_overrides.append(unit_id)
-    if misses < MISSES_TO_RETIRE:
-        outcome.memory[unit_id] = replace(remembered, misses=misses)
-    elif prior is None:
-        if remembered.published:  # what it cleared lies there with zero bytes
-            outcome.decisions.append(Decision(Action.RETIRE, unit_id))
-    elif _may_retire(unit_id, prior, situation):
-        assert isinstance(prior, Artifact)
-        outcome.decisions.append(Decision(Action.RETIRE, unit_id, level=prior.level, nodes=prior.unavailable))
 
 
 # ── the whole cluster ──────────────────────────────────────────────────────────────────────────────────────────

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .contract import Artifact, Content
-from .decide import MISSES_TO_RETIRE
 from .judge import REPORTED, assess, is_ours, nodes_at_start
 from .level import FaultLevel
 from .policy.assess import worse
 from .record import utc
+from .retire import MISSES_TO_RETIRE
 from .situation import Action
 from .unit import units_of
 

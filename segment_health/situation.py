@@ -131,6 +131,10 @@ class Situation:
     precreate: bool = False
     empty: Collection[UnitId] = ()
 
+    def is_alive(self, prior: Artifact) -> bool:
+        """Whether who wrote an artifact counts as alive, as everybody does where nobody can tell."""
+        return self.living is None or (prior.publisher.cluster, prior.publisher.scope) in self.living
+
     def is_superseded(self) -> bool:
         """Whether another host has made a pass of this scope that began to ask when we had our answer already."""
         asked = self.previous_asked

@@ -140,7 +140,7 @@ MUTANTS = [
     Mutant(
         "any scope lifts any artifact",
         "segment_health/decide.py",
-        "return _lift(prior) if outdated or (may_lift and not _is_alive(prior, situation)) else None",
+        "return _lift(prior) if outdated or (may_lift and not situation.is_alive(prior)) else None",
         "return _lift(prior) if outdated or may_lift else None",
         (PUBLISH,),
     ),
@@ -160,14 +160,14 @@ MUTANTS = [
     ),
     Mutant(
         "one miss retires",
-        "segment_health/decide.py",
+        "segment_health/retire.py",
         "MISSES_TO_RETIRE = 2",
         "MISSES_TO_RETIRE = 1",
         (PUBLISH,),
     ),
     Mutant(
         "not seen is absent, under PrivateData too",
-        "segment_health/decide.py",
+        "segment_health/retire.py",
         "if visible is not None and visible != remembered.user_id:",
         "if False:",
         (PUBLISH,),
