@@ -95,12 +95,14 @@ def _try_to_replace(directory: int) -> Trial:
     deadline = time.monotonic() + _TRIAL_SECONDS
     try:
         replace_file(directory, name, _CONTENTS[0], mode=ARTIFACT_MODE)
-        mode = stat.S_IMODE(os.stat(name, dir_fd=directory).st_mode)
-        with watcher:
-            while replaced < _REPLACEMENTS and time.monotonic() < deadline:
-                replaced += 1
-                replace_file(directory, name, _CONTENTS[replaced % 2], mode=ARTIFACT_MODE, durable=False)
-        watcher.look(_CONTENTS[replaced % 2])
+        watcher.look(_CONTENTS[0])
+        if not watcher.wrong:
+            mode = stat.S_IMODE(os.stat(name, dir_fd=directory).st_mode)
+            with watcher:
+                while replaced < _REPLACEMENTS and time.monotonic() < deadline:
+                    replaced += 1
+                    replace_file(directory, name, _CONTENTS[replaced % 2], mode=ARTIFACT_MODE, durable=False)
+            watcher.look(_CONTENTS[replaced % 2])
     except OSError as error:
         failure = error
     finally:

@@ -2,7 +2,8 @@
 
     python loopback.py DIRECTORY MOUNTPOINT [OPTION=VALUE...]
 
-Options are libfuse's: entry_timeout, negative_timeout and attr_timeout, in seconds. Runs until it is unmounted.
+Options are libfuse's entry_timeout, negative_timeout and attr_timeout, and `late`: what was renamed is there under
+its new name only so much later, as with a daemon that copies objects. All in seconds. Runs until it is unmounted.
 """
 # ruff: noqa: ARG002 - libfuse's arguments, wanted or not
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from typing import Any
 
 import mfusepy
@@ -23,8 +25,9 @@ class Loopback(mfusepy.Operations):  # type: ignore[misc]  # mfusepy ships no ty
 
     use_ns = True  # times in nanoseconds
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, late: float) -> None:
         self._root = root
+        self._late = late
 
     def _at(self, path: str) -> str:
         return self._root + path
@@ -86,8 +89,15 @@ class Loopback(mfusepy.Operations):  # type: ignore[misc]  # mfusepy ships no ty
         return 0
 
     def rename(self, old: str, new: str) -> int:
-        """Rename a file."""
-        os.replace(self._at(old), self._at(new))
+        """Rename a file, at once or late."""
+        if not self._late:
+            os.replace(self._at(old), self._at(new))
+            return 0
+        if os.path.exists(self._at(new)):
+            os.unlink(self._at(new))
+        hidden = f"{self._at(old)}.hidden"
+        os.replace(self._at(old), hidden)
+        threading.Timer(self._late, os.replace, (hidden, self._at(new))).start()
         return 0
 
 
@@ -95,7 +105,8 @@ def main() -> None:
     """Serve until unmounted."""
     root, mountpoint, *options = sys.argv[1:]
     told = {name: float(value) for name, _, value in (option.partition("=") for option in options)}
-    mfusepy.FUSE(Loopback(root), mountpoint, foreground=True, allow_other=True, **told)
+    late = told.pop("late", 0.0)
+    mfusepy.FUSE(Loopback(root, late), mountpoint, foreground=True, allow_other=True, **told)
 
 
 if __name__ == "__main__":
