@@ -24,9 +24,9 @@ from tests.soak import judgement
 from tests.soak.driver import Driver
 from tests.soak.lab import Fleet, Publisher, Reader, files_below, wait_until
 
-SLURMCTLD_ENDS = (0.3, 0.75)
+SLURMCTLD_ENDS = (0.25, 0.6)
 """When slurmctld is restarted, as parts of the whole time."""
-QUIET = (1 / 3, 2 / 3)
+QUIET = (0.3, 0.75)
 """When the publisher is left alone, so that one lives for long."""
 
 
@@ -53,12 +53,11 @@ def look(driver: Driver, publisher: Publisher, reader: Reader, when: str) -> lis
     artifacts = [size for path, size in sizes.items() if path.startswith(judgement.PREFIX)]
     _, resident, descriptors = (publisher.lives[-1].samples or [(0.0, 0, 0)])[-1]
     temporaries = sum(judgement.TEMPORARY in path for path in files)
-    excluded = sum(map(bool, artifacts))
     beside = sum(size for path, size in sizes.items() if path.startswith(judgement.OURS))
     print(
-        f"{when}: {len(driver.truth.units)} units, {len(artifacts)} artifacts, {excluded} excluded, "
-        f"{temporaries} temporaries, {beside >> 10} KiB beside; process {len(publisher.lives)}: "
-        f"{resident >> 10} MiB, {descriptors} descriptors; {len(reader.lifts)} lifts seen",
+        f"{when}: {len(driver.truth.units)} units, {len(artifacts)} artifacts, "
+        f"{sum(map(bool, artifacts))} excluded; {temporaries} temporaries, {beside >> 10} KiB beside; "
+        f"process {len(publisher.lives)}: {resident >> 10} MiB, {descriptors} descriptors; {len(reader.lifts)} lifts seen",
         flush=True,
     )
     changed = {path: changed for path, (changed, _) in files.items()}

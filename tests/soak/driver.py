@@ -46,7 +46,7 @@ class Driver:
             self.requeue: 2, self.poke: 4, self.clear: 3, self.one_shot: 2,
         }  # fmt: skip
         if not quiet:
-            weights |= {self.kill: 4, self.terminate: 1}
+            weights |= {self.kill: 6, self.terminate: 1}
         if len(self._bad) > max(2 * RACK, MAX_BAD * len(self._names)):
             weights = {self.resume: 1}
         (act,) = self._random.choices(list(weights), list(weights.values()))

@@ -29,8 +29,8 @@ GRACE = 60.0
 that waits for its lock, a slurmctld that comes back with nodes of which it knows nothing."""
 LEDGER_BYTES = 40 << 20
 """What `.segment-health` may hold: two halves of the history, 8 MiB each, the largest state, and room."""
-WARM_UP, ENOUGH = 15.0, 20
-"""Seconds of a process's life that do not count: it still imports, and grows to the size of a pass. And how many
+WARM_UP, ENOUGH = 30.0, 15
+"""Seconds of a process's life that do not count: it grows to what its passes need. And how many
 samples it takes to say anything."""
 
 

@@ -138,7 +138,7 @@ def test_a_lift_needs_a_cause(acts: dict[str, list[float]], count: int) -> None:
 
 def life(*resident: int, descriptors: tuple[int, ...] = (7,)) -> Life:
     """Return a life with one sample a second, after the start."""
-    samples = [(20.0 + at, size, descriptors[at % len(descriptors)]) for at, size in enumerate(resident)]
+    samples = [(30.0 + at, size, descriptors[at % len(descriptors)]) for at, size in enumerate(resident)]
     return Life(1, [(0.0, 1000, 3), *samples])
 
 
@@ -155,7 +155,7 @@ def test_flat_lives_are_flat() -> None:
     [
         ([], "long enough"),
         ([life(90_000)], "long enough"),
-        ([life(*range(60_000, 75_000, 500))], "memory grew from 62250 to 72250 KiB in 49 s"),
+        ([life(*range(60_000, 75_000, 500))], "memory grew from 62250 to 72250 KiB in 59 s"),
         ([life(*[60_000] * 30, descriptors=tuple(range(7, 37)))], "descriptors grew"),
         ([FLAT, FLAT, life(*[70_000] * 30)], "the last publishers need 70000 KiB, the first needed 60000"),
     ],
