@@ -57,7 +57,8 @@ def look(driver: Driver, publisher: Publisher, reader: Reader, when: str) -> lis
     print(
         f"{when}: {len(driver.truth.units)} units, {len(artifacts)} artifacts, "
         f"{sum(map(bool, artifacts))} excluded; {temporaries} temporaries, {beside >> 10} KiB beside; "
-        f"process {len(publisher.lives)}: {resident >> 10} MiB, {descriptors} descriptors; {len(reader.lifts)} lifts seen",
+        f"process {len(publisher.lives)}: {resident >> 10} MiB, {descriptors} descriptors; "
+        f"{len(reader.lifts)} lifts seen",
         flush=True,
     )
     changed = {path: changed for path, (changed, _) in files.items()}
