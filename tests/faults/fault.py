@@ -22,8 +22,8 @@ fault; waits for readers to be told the truth; and hands all logs to `promise.vi
 The body has these duties. It raises AssertionError if it cannot see that the fault is in force: a fault that was
 not there proves nothing (`says` does that where the publisher must have logged something). It undoes all that it
 did. It may end, kill, stop, start publishers with lab.publisher and lab.start(): a fault that kills one starts
-another before it returns. What it does to nodes and jobs it tells the truth about,
-`with lab.truth.changing(role, to)`.
+another before it returns. What it does to nodes and jobs it tells the truth about, `with lab.truth.changing(role,
+to)`. What is to be true when all is over, and another fault too, it says by `lab.afterwards`.
 
 `holds` and `blinds` are roles of units (laboratory.ROLES):
     worsening    fit, becomes bad while the fault is in force      recovering   bad, becomes fit meanwhile

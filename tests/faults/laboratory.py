@@ -117,6 +117,7 @@ class Laboratory:
         self.truth = Truth()
         self.publishers: list[Process] = []
         self.quiet = False  # no pokes
+        self._afterwards: list[tuple[str, Callable[[], object]]] = []
         self._jobs: dict[str, str] = {}
         self._count = 0
         self._finish = contextlib.ExitStack()
@@ -133,6 +134,7 @@ class Laboratory:
         self.storage = self.directory = self.disk / "decisions"
         self.mode = self.work / "mode"
         self.truth, self.publishers, self.quiet = Truth(), [], False
+        self._afterwards = []
         self.environ = dict(self.cluster.env)
         self.options = ["--stale-after", "never" if stale_after is None else str(stale_after)]
         self.prefix: list[str] = []
@@ -299,6 +301,15 @@ class Laboratory:
         while not condition():
             assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s\n" + "\n".join(self.log())
             time.sleep(0.02)
+
+    def afterwards(self, what: str, condition: Callable[[], object]) -> None:
+        """Ask for something to be true when all faults are over and readers are told the truth."""
+        self._afterwards.append((what, condition))
+
+    def check_afterwards(self) -> None:
+        """Wait for all that was asked for."""
+        for what, condition in self._afterwards:
+            self.until(condition, what)
 
     def _is_sick(self, node: str) -> bool:
         return any(word in self.cluster.node_state(node) for word in _SICK)

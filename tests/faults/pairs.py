@@ -9,7 +9,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("directory vanishes", "slurmctld hangs"),
     ("ledger lost", "killed"),
     ("no space", "state garbled"),
-    ("no inodes", "name is a directory"),
+    ("name is a directory", "no inodes"),
     ("fsync is slow", "killed in the middle of a write"),
     ("no descriptors", "slurmctld hangs"),
     ("clock a day behind", "ledger lost"),

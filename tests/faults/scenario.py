@@ -63,6 +63,7 @@ def play(lab: Laboratory, faults: Sequence[Fault], *, requeue: bool = True) -> R
                 lab.requeue("requeued")
             report.restarts = _wait_for_truth(lab, reader)
             settled = time.monotonic_ns()
+            lab.check_afterwards()
         told, passes = transitions(reader)
         bound = Bound(int(SETTLE * 1e9), None if stale is None else int(stale * 1e9))
         until = time.monotonic_ns()
