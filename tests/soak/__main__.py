@@ -82,7 +82,7 @@ def settle(fleet: Fleet, publisher: Publisher) -> list[str]:
 def judge(driver: Driver, fleet: Fleet, publisher: Publisher, reader: Reader) -> list[str]:
     """Bring all to its end: the cluster as it is, and then with nothing that runs; return the violations."""
     driver.reap(all_of_them=True)
-    if status := publisher.end(signal.SIGTERM):
+    if status := publisher.terminate():
         driver.violations.append(f"SIGTERM ended the last publisher with status {status}")
     fleet.run("scancel", "--state=PENDING", "--user=root")
     said = [*driver.violations, *judgement.unexplained(reader.lifts, driver.acts)]

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from tests.soak.judgement import GRACE
+from tests.soak.lab import kill
 
 if TYPE_CHECKING:
     import subprocess
@@ -158,14 +159,14 @@ class Driver:
             self._random.choice((self.drain, self.drain_rack, self.resume, self.cancel))()
             self.poke()
         time.sleep(self._random.uniform(0, 0.3 + self._fleet.nodes / 10_000))
-        self._publisher.end(signal.SIGKILL)
+        self._publisher.kill(group=self._random.random() < 0.5)
         self._last["kill"] = time.monotonic()
         time.sleep(self._random.choice((0, 0, 2)))
         self._publisher.start()
 
     def terminate(self) -> None:
         """End the publisher in order, and begin anew."""
-        if status := self._publisher.end(signal.SIGTERM):
+        if status := self._publisher.terminate():
             self.violations.append(f"SIGTERM ended a publisher with status {status}")
         self._publisher.start()
 
@@ -194,7 +195,8 @@ class Driver:
         self._beside.append((process, what, time.monotonic()))
         if self._random.random() < 0.3:
             time.sleep(self._random.uniform(0.2, 1.0))
-            process.kill()
+            if process.poll() is None:
+                kill(process, group=self._random.random() < 0.5)
             self._last["kill"] = time.monotonic()
 
 

@@ -44,6 +44,15 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = 60) ->
         time.sleep(0.05)
 
 
+def kill(process: subprocess.Popen[bytes], *, group: bool) -> None:
+    """Kill a process that we started; alone, so that the child which writes outlives it, or with its `group`."""
+    if group:
+        os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+    process.wait(60)
+
+
 class Fleet:
     """A real slurmctld whose nodes are one process (benchmarks/fleet.sh); fixed ports, so one on a machine."""
 
@@ -113,8 +122,8 @@ class Publisher:
 
     def __exit__(self, *_: object) -> None:
         for process in self._started:
-            process.kill()
-            process.wait(60)
+            if process.poll() is None:
+                kill(process, group=True)
 
     def start(self) -> None:
         """Begin a new process."""
@@ -132,6 +141,7 @@ class Publisher:
             process = subprocess.Popen(
                 [COMMAND, arguments[0], "--dir", self.directory, *arguments[1:]],
                 env=self._environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True,
             )  # fmt: skip
         self._started = [*(one for one in self._started if one.poll() is None), process]
         return process
@@ -145,16 +155,18 @@ class Publisher:
             raise RuntimeError(f"the publisher ended by itself, with status {process.returncode}")
         process.send_signal(number)
 
-    def end(self, number: signal.Signals) -> int:
-        """Send a signal and wait for the end; return the status."""
+    def terminate(self) -> int:
+        """End the process in order; return its status."""
         assert self.process is not None
-        process = self.process
-        if number is signal.SIGKILL:
-            process.kill()
-        else:
-            self.send(number)
-        self.process = None
+        self.send(signal.SIGTERM)
+        process, self.process = self.process, None
         return process.wait(60)
+
+    def kill(self, *, group: bool) -> None:
+        """Kill the process, with what it started or without."""
+        assert self.process is not None
+        process, self.process = self.process, None
+        kill(process, group=group)
 
     def sample(self) -> None:
         """Measure the process that lives."""
