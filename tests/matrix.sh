@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests of publishing on every Slurm that Debian has: 22.05 of bookworm, 24.11 of trixie, 26.05 of forky.
 #
-#   tests/matrix.sh [ARG...]    ARGs go to pytest; without any, the two files named below
+#   tests/matrix.sh [ARG...]    ARGs go to pytest; without any, the three files named below
 #
 # MATRIX_SUITES="bookworm sid" takes other suites. Each is bootstrapped once into .cache/matrix/SUITE (0.2 GB, half a
 # minute; rm -r makes it new). A run has an overlay of it in memory (0.6 GB), a copy of this tree, and namespaces of its
@@ -11,7 +11,7 @@ exec </dev/null
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 read -ra suites <<<"${MATRIX_SUITES:-bookworm trixie forky}"
-[ "$#" -gt 0 ] || set -- tests/e2e/test_publish.py tests/e2e/test_step.py
+[ "$#" -gt 0 ] || set -- tests/e2e/test_publish.py tests/e2e/test_lifecycle.py tests/e2e/test_step.py
 cache=$PWD/.cache/matrix
 
 say() { printf 'matrix: %s\n' "$*"; }
