@@ -104,7 +104,8 @@ def _decide_present(unit: Unit, situation: Situation, outcome: Outcome) -> None:
         separated = True
         outcome.separated.append(wanted)
     over = _replaced(prior, decision, remembered, unit, situation)
-    if over is not None and decision is not None and decision.action is Action.CLEAR:
+    overridden = unit.id in outcome.overridden  # a person's word is about every scope's exclusion
+    if over is not None and decision is not None and decision.action is Action.CLEAR and not overridden:
         decision, over = _write(Action.UPDATE, over), None  # what we raised was another scope's, which it is again
     if decision is None and prior is None and situation.precreate:
         published = True

@@ -43,15 +43,17 @@ class Judgement:
 
 def judge(unit: Unit, known_as: frozenset[str], situation: Situation, outcome: Outcome) -> Judgement:
     """Judge a unit; `known_as` are the nodes that it ever had in this generation."""
-    faults, all_understood = _faults(unit, known_as, situation, outcome)
+    faults, unclear = _faults(unit, known_as, situation, outcome)
     level = max((fault.level for fault in faults.values()), default=FaultLevel.NotHandleFault)
     wanted = _artifact(unit, known_as, faults, situation) if level >= situation.policy.publish_at else None
-    told = Judgement(wanted, all_understood and wanted is None)
+    told = Judgement(wanted, not unclear and wanted is None)
     override = situation.overrides.get(unit.id)
-    if override is None or not (faults or all_understood):
+    if override is None:
         return told
-    # Whatever this scope's own bar is: the word is about the nodes.
-    if (unit.generation, situation.snapshot.fold(sorted(faults))) != (override.generation, override.unavailable):
+    # Whatever this scope's own bar is: the word is about the nodes. One without a verdict is neither fit nor new.
+    spoken_of = frozenset(situation.snapshot.recall(override.unavailable))
+    same = faults.keys() <= spoken_of <= faults.keys() | unclear
+    if unit.generation != override.generation or not same:
         outcome.void_overrides.append(unit.id)
         return told
     outcome.overridden.append(unit.id)
@@ -72,11 +74,11 @@ def nodes_at_start(
 
 def _faults(
     unit: Unit, known_as: frozenset[str], situation: Situation, outcome: Outcome
-) -> tuple[dict[str, NodeFault], bool]:
-    """Return the faults by node name, and whether every node's state is understood."""
+) -> tuple[dict[str, NodeFault], set[str]]:
+    """Return the faults by node name, and the nodes of which not everything is known."""
     snapshot, inherited = situation.snapshot, _inherited(unit, situation)
     faults: dict[str, NodeFault] = {}
-    all_understood = True
+    unclear: set[str] = set()
     for name in sorted(known_as):
         node = snapshot.nodes.get(name)
         if name not in unit.nodes:
@@ -85,7 +87,7 @@ def _faults(
         assessment = assess(name, unit, situation, outcome.seen)
         unasked = situation.reports is None and name in inherited and inherited[name].rule.startswith(REPORTED)
         if assessment is None or not assessment.final or unasked:
-            all_understood = False
+            unclear.add(name)
             _note(name, assessment, outcome, unasked=unasked)
             if name in inherited:
                 faults[name] = inherited[name]
@@ -93,7 +95,7 @@ def _faults(
             continue
         if name not in faults or assessment.level > faults[name].level:
             faults[name] = _fault(name, node, assessment.level, assessment.rule)
-    return faults, all_understood
+    return faults, unclear
 
 
 def assess(name: str, unit: Unit, situation: Situation, seen: Mapping[tuple[str, str], int]) -> Assessment | None:

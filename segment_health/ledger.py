@@ -125,6 +125,8 @@ class Ledger:
                             beating.add(name)
                         elif name not in beating:
                             os.unlink(name, dir_fd=folder)
+        with contextlib.suppress(FileNotFoundError), self._folder("override") as folder:
+            sweep(folder, os.listdir(folder))  # of a person's command that was killed
 
     def overrides(self) -> dict[UnitId, Override]:
         """Return what people overrode. A file that cannot be read overrides nothing.

@@ -35,7 +35,8 @@ class FakeClock:
 class FakeCluster:
     """A cluster of idle nodes; hand `cluster.source` to whatever observes Slurm.
 
-    `unknown` makes every query fail with that text until it is None again.
+    `unknown` makes every query fail with that text until it is None again. `visible_user` is the uid of the only
+    user whose jobs are shown, None for everybody's (PrivateData of slurm.conf(5)).
     """
 
     nodelist: str = "n[1-9]"
@@ -105,7 +106,9 @@ class FakeCluster:
         """Return the cluster as it is. Raises SourceUnknown while `unknown` is set."""
         if self.unknown is not None:
             raise SourceUnknown(self.unknown)
-        allocations = tuple(self._allocations.values())
+        allocations = tuple(
+            a for a in self._allocations.values() if self.visible_user is None or a.user_id == self.visible_user
+        )
         return Snapshot(
             cluster=self.name,
             slurm_version="0.0.0",

@@ -10,7 +10,7 @@ import pytest
 from segment_health.consumer import SegmentHealthCheck
 from segment_health.contract import Generation
 from segment_health.level import FaultLevel
-from segment_health.lift import prune
+from segment_health.lift import override, prune
 from segment_health.observe import Observation, ask
 from segment_health.policy.assess import Policy
 from segment_health.publication import Publication
@@ -181,6 +181,21 @@ def test_nothing_is_handed_back_over_a_requeue(site: Site) -> None:
     site.run(policy=LAX)
     site.cluster.requeue("123_7", "n[1-2]")
     assert site.actions(policy=LAX) == ["clear"]
+
+
+def test_nothing_is_handed_back_against_a_persons_word(site: Site) -> None:
+    """Whoever was killed between the word and the clearing, the next pass clears for every scope."""
+    site.cluster.set_node("n4", "ALLOCATED+DRAIN")
+    site.run(scope=JOB)
+    site.cluster.set_node("n4", "DOWN")
+    site.run(policy=LAX)
+    artifact = site.directory / "segment_health_check.123.7"
+    raised = artifact.read_bytes()
+    override(str(site.directory), "0.1.0", lambda _: True, "fine", int(site.clock()))
+    artifact.write_bytes(raised)
+    assert site.actions(policy=LAX) == ["clear"]
+    assert not site.excluded()
+    assert site.actions(scope=JOB) == []
 
 
 @pytest.mark.parametrize(

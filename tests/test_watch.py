@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from segment_health import signals as signals_module
+from segment_health.atomic import host_name
 from segment_health.cli.log import Log
 from segment_health.consumer import SegmentHealthCheck
 from segment_health.level import FaultLevel
@@ -529,6 +530,47 @@ def test_an_override_outlives_a_failed_look(loop: Loop) -> None:
     loop.cluster.set_node("n4", "DOWN")
     assert loop.service().attempt().changes == []
     assert not loop.excluded("123_7")
+
+
+def test_an_override_outlives_half_a_failed_look(loop: Loop) -> None:
+    """One of two bad nodes without a verdict, as while slurmctld starts, does not make another set of bad nodes."""
+    loop.cluster.set_node("n3", "DOWN")
+    loop.cluster.set_node("n4", "DOWN+DRAIN")
+    loop.service().attempt()
+    override(str(loop.directory), "0.1.0", lambda _: True, "fine", int(loop.clock()))
+    loop.cluster.set_node("n3", "UNKNOWN")
+    loop.cluster.set_node("n4", "UNKNOWN+DRAIN")
+    assert loop.service().attempt().changes == []
+    loop.cluster.set_node("n3", "DOWN")
+    loop.cluster.set_node("n4", "DOWN+DRAIN")
+    assert loop.service().attempt().changes == []
+    assert not loop.excluded("123_7")
+
+
+def test_an_override_ends_when_its_node_is_fit(loop: Loop) -> None:
+    """Whatever is unclear about another node, the next fault is a new one, of which nobody has spoken."""
+    loop.cluster.set_node("n4", "DOWN")
+    loop.service().attempt()
+    override(str(loop.directory), "0.1.0", lambda _: True, "fine", int(loop.clock()))
+    loop.cluster.set_node("n3", "UNKNOWN")
+    loop.cluster.set_node("n4", "ALLOCATED")
+    loop.service().attempt()
+    loop.cluster.set_node("n4", "DOWN")
+    loop.service().attempt()
+    assert loop.excluded("123_7")
+
+
+def test_what_a_killed_clear_left_is_swept(loop: Loop) -> None:
+    """The temporary of a word that was never given goes with the next pass."""
+    loop.cluster.set_node("n4", "DOWN")
+    loop.service().attempt()
+    override(str(loop.directory), "0.1.0", lambda _: True, "fine", int(loop.clock()))
+    killed = subprocess.Popen(["true"])
+    killed.wait()
+    folder = loop.directory / ".segment-health/override"
+    (folder / f".segment-health.tmp.{host_name()}.{killed.pid}.0").write_text("half")
+    loop.service().attempt()
+    assert [path.name for path in folder.iterdir()] == ["123.7.json"]
 
 
 def test_an_override_lifts_nothing_foreign(loop: Loop) -> None:
