@@ -14,7 +14,7 @@ import click
 
 from segment_health.record import printable
 
-from . import source
+from . import in_force, source
 from .failure import ATTENTION, USAGE, Failure, say
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @click.option("--max-restarts", metavar="N", type=click.IntRange(0), help="The launcher's restart budget.")
 @click.option("--replacement-group-size", metavar="N", type=click.IntRange(1), help="What the launcher is told.")
 @click.option("--interval", metavar="SECONDS", help="Of the publisher.  [default: 300]")
-@click.option("--storage-timeout", metavar="SECONDS", help="How long the directory may take.  [default: 60]")
+@in_force.storage_option
 @source.options
 @click.option("--config", metavar="FILE", envvar="SEGMENT_HEALTH_CONFIG", help="Settings, TOML.")
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)

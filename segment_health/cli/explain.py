@@ -38,6 +38,7 @@ _SCOPE = re.compile(r"[A-Za-z0-9_.@+:,-]{1,200}")
 @click.option("--dir", metavar="DIR", help="Decision directory: what is published there, and remembered.")
 @in_force.policy_options
 @in_force.report_options
+@in_force.storage_option
 @source.options
 @click.option("--config", metavar="FILE", envvar="SEGMENT_HEALTH_CONFIG", help="Settings, TOML.")
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)

@@ -33,6 +33,11 @@ _REPORT_OPTIONS = (
 )
 
 
+storage_option = click.option(
+    "--storage-timeout", metavar="SECONDS", help="How long shared storage may take.  [default: 60]"
+)
+
+
 def policy_options(command: Command) -> Command:
     """Add the options of a policy to a command; their values are settings."""
     return _with(_POLICY_OPTIONS, command)

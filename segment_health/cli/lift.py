@@ -12,7 +12,7 @@ import click
 from segment_health import __version__
 from segment_health.record import printable
 
-from . import report
+from . import in_force, report
 from .failure import ATTENTION, DONE, USAGE, Failure, say
 
 if TYPE_CHECKING:
@@ -26,10 +26,18 @@ _dir = click.option("--dir", "directory", metavar="DIR", help="Decision director
 
 @click.command()
 @_dir
+@in_force.storage_option
 @click.argument("units", metavar="UNIT...", nargs=-1, required=True)
 @click.option("--reason", metavar="TEXT", required=True, help="Why; kept in the history and shown.")
 @click.pass_context
-def clear(context: click.Context, /, directory: str | None, units: tuple[str, ...], reason: str) -> None:
+def clear(
+    context: click.Context,
+    /,
+    directory: str | None,
+    storage_timeout: str | None,
+    units: tuple[str, ...],
+    reason: str,
+) -> None:
     """Use a unit although it is excluded: 123_7 is an array task, 123 a job, or every task of an array.
 
     The word holds, for every publisher of the directory, until the unit is requeued or its set of bad nodes
@@ -38,7 +46,7 @@ def clear(context: click.Context, /, directory: str | None, units: tuple[str, ..
     from segment_health.bounded import bounded  # noqa: PLC0415 - each command loads what it needs
     from segment_health.lift import override  # noqa: PLC0415
 
-    path, seconds = _directory(directory)
+    path, seconds = _directory(directory, storage_timeout)
     wanted = [_parse(text) for text in units]
 
     def is_wanted(unit: UnitId) -> bool:
@@ -61,14 +69,15 @@ def clear(context: click.Context, /, directory: str | None, units: tuple[str, ..
 
 @click.command()
 @_dir
+@in_force.storage_option
 @click.option("--max-age", metavar="TIME", required=True, help="1h, 90m, 2d or seconds.")
 @click.pass_context
-def prune(context: click.Context, /, directory: str | None, max_age: str) -> None:
+def prune(context: click.Context, /, directory: str | None, storage_timeout: str | None, max_age: str) -> None:
     """Clear exclusions that no complete pass has confirmed for so long and whose publisher is dead. For cron."""
     from segment_health import lift  # noqa: PLC0415
     from segment_health.bounded import bounded  # noqa: PLC0415
 
-    path, seconds = _directory(directory)
+    path, seconds = _directory(directory, storage_timeout)
     match = re.fullmatch(r"([0-9]{1,9})([smhd]?)", max_age)
     if match is None:
         raise Failure(f"--max-age: not a time such as 1h, 90m, 2d or 3600: {max_age!a}", USAGE)
@@ -80,12 +89,13 @@ def prune(context: click.Context, /, directory: str | None, max_age: str) -> Non
     context.exit(_tell(changes))
 
 
-def _directory(given: str | None) -> tuple[str, float]:
+def _directory(directory: str | None, storage_timeout: str | None) -> tuple[str, float]:
     """Return the decision directory, and how many seconds its storage may take."""
     from segment_health import settings  # noqa: PLC0415
 
     try:
-        told = settings.load({"dir": given} if given else {}, os.environ, None)
+        flags = {"dir": directory, "storage_timeout": storage_timeout}
+        told = settings.load({key: value for key, value in flags.items() if value}, os.environ, None)
         return told.directory(), told.storage_timeout
     except settings.SettingsError as error:
         raise Failure(str(error), USAGE) from error

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="With --once: publish whatever the number of new exclusions.")
 @click.option("--allow-shared-dir", is_flag=True, default=None, help="With --all: others may write to DIR.")
 @click.option("--precreate", is_flag=True, default=None, help="Leave an empty artifact for each unit without one.")
-@click.option("--storage-timeout", metavar="SECONDS", help="How long shared storage may take.  [default: 60]")
+@in_force.storage_option
 @click.option("--adopt", is_flag=True, default=None, help="Take over artifacts that somebody else wrote.")
 @click.option("--on-separate", metavar="COMMAND", help="Run for each unit that reaches SeparateFault.")
 @source.options
