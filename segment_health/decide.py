@@ -81,7 +81,8 @@ def _by_number(unit: UnitId) -> tuple[int, int]:
 def _decide_present(unit: Unit, situation: Situation, outcome: Outcome) -> None:
     prior = situation.published.get(unit.id)
     remembered = situation.memory.units.get(unit.id)
-    published = remembered is not None and remembered.published
+    # An empty artifact may be of a pass of ours that was killed before it could remember.
+    published = situation.empty.get(unit.id, False) or (remembered is not None and remembered.published)
     if remembered is not None and remembered.generation != unit.generation:
         remembered = None
     known_as = nodes_at_start(unit, remembered, prior, situation)
@@ -107,10 +108,8 @@ def _decide_present(unit: Unit, situation: Situation, outcome: Outcome) -> None:
     overridden = unit.id in outcome.overridden  # a person's word is about every scope's exclusion
     if over is not None and decision is not None and decision.action is Action.CLEAR and not overridden:
         decision, over = _write(Action.UPDATE, over), None  # what we raised was another scope's, which it is again
-    if decision is None and prior is None and situation.precreate:
-        published = True
-        if unit.id not in situation.empty:
-            decision = Decision(Action.PRECREATE, unit.id)
+    if decision is None and prior is None and situation.precreate and unit.id not in situation.empty:
+        decision = Decision(Action.PRECREATE, unit.id)
     if decision is not None:
         outcome.decisions.append(decision)
         published |= decision.action is not Action.FOREIGN

@@ -98,7 +98,7 @@ def situate(
         adopt=publication.adopt,
         force=publication.force,
         precreate=publication.precreate,
-        empty=frozenset(directory.empty),
+        empty=dict(directory.empty),
     )
     return situation, before.remarks, before.failures
 

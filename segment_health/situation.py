@@ -104,12 +104,13 @@ class Override:
 class Situation:
     """All that a pass knows: `now` and `began`, when Slurm was first asked, are in seconds since the epoch, UTC.
 
-    `published` holds the non-empty artifacts of the directory, every scope's, and `empty` names those of no bytes.
-    `living` names the (cluster, scope) pairs whose publishers are alive; None is not known, so nobody counts as
-    dead. `previous_pass` is when the scope's last complete pass was, `previous_asked` when that began to ask and
-    `previous_host` where; None if nobody knows of one. `reports` is what another source than Slurm says of nodes,
-    by name; None if no other was asked. `adopt` takes foreign artifacts for our own; `precreate` leaves an empty
-    artifact for units that have none; `force` publishes whatever the number of new exclusions.
+    `published` holds the non-empty artifacts of the directory, every scope's, and `empty` those of no bytes, and
+    whether they are our user's. `living` names the (cluster, scope) pairs whose publishers are alive; None is not
+    known, so nobody counts as dead. `previous_pass` is when the scope's last complete pass was, `previous_asked`
+    when that began to ask and `previous_host` where; None if nobody knows of one. `reports` is what another source
+    than Slurm says of nodes, by name; None if no other was asked. `adopt` takes foreign artifacts for our own;
+    `precreate` leaves an empty artifact for units that have none; `force` publishes whatever the number of new
+    exclusions.
     """
 
     snapshot: Snapshot
@@ -129,7 +130,7 @@ class Situation:
     adopt: bool = False
     force: bool = False
     precreate: bool = False
-    empty: Collection[UnitId] = ()
+    empty: Mapping[UnitId, bool] = field(default_factory=dict)
 
     def is_alive(self, prior: Artifact) -> bool:
         """Whether who wrote an artifact counts as alive, as everybody does where nobody can tell."""

@@ -49,8 +49,8 @@ class DecisionDirectory:
         self._seen: dict[UnitId, _Seen] = {}
         self.unreadable: dict[UnitId, str] = {}
         """Artifacts that are there and could not be read, with the cause; they count as foreign, so stay."""
-        self.empty: set[UnitId] = set()
-        """Units whose artifact has no bytes."""
+        self.empty: dict[UnitId, bool] = {}
+        """Units whose artifact has no bytes, and whether this user made it: nothing in it says who did."""
         self.remarks: list[str] = []
         """What was found that is worth a person's look."""
 
@@ -134,7 +134,7 @@ class DecisionDirectory:
             link = stat.S_ISLNK(os.stat(name, dir_fd=self._directory, follow_symlinks=False).st_mode)
             if not stat.S_ISREG(found.st_mode) or found.st_size == 0:
                 if stat.S_ISREG(found.st_mode) and not link:
-                    self.empty.add(unit)
+                    self.empty[unit] = found.st_uid == os.geteuid()
                 return None
             if link:
                 return Content.FOREIGN  # we never make one

@@ -125,7 +125,7 @@ def test_what_stands_under_a_units_name(tmp_path: Path) -> None:
         found = directory.read()
         foreign = dict.fromkeys((names["link"], names["huge"], names["loop"]), Content.FOREIGN)
         assert found == {names["text"]: Content.REFERENCE} | foreign
-        assert directory.empty == set()
+        assert directory.empty == {}
         assert set(directory.unreadable) == {names["loop"], names["huge"]}
         for kind in ("fifo", "dangling", "empty-link"):
             directory.carry_out(exclude(names[kind]))

@@ -258,6 +258,19 @@ def test_an_empty_artifact_for_each_unit(site: Site) -> None:
     assert [path.name for path in site.directory.glob("segment_*")] == ["segment_health_check.123.7"]
 
 
+def test_what_a_killed_pass_left_is_removed(site: Site) -> None:
+    """An artifact that nobody remembers, since the pass was killed, and that a person emptied, goes with its unit."""
+    site.cluster.set_node("n4", "ALLOCATED+DRAIN")
+    site.run()
+    (site.directory / ".segment-health/state/all@fake.json").unlink()
+    override(str(site.directory), "0", lambda _: True, "fine", int(site.clock()))
+    assert (site.directory / "segment_health_check.123.7").stat().st_size == 0
+    assert site.actions() == []
+    site.cluster.end("123_7")
+    assert [site.actions() for _ in range(3)] == [[], ["retire"], []]
+    assert list(site.directory.glob("segment_*")) == []
+
+
 def test_an_empty_artifact_never_takes_the_place_of_a_decision(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

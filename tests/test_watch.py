@@ -533,7 +533,7 @@ def test_an_override_outlives_a_failed_look(loop: Loop) -> None:
 
 
 def test_an_override_outlives_half_a_failed_look(loop: Loop) -> None:
-    """One of two bad nodes without a verdict, as while slurmctld starts, does not make another set of bad nodes."""
+    """One of two bad nodes without a verdict, as while slurmctld starts, makes no other set of bad nodes."""
     loop.cluster.set_node("n3", "DOWN")
     loop.cluster.set_node("n4", "DOWN+DRAIN")
     loop.service().attempt()
