@@ -17,13 +17,20 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator
 
 _TEMPORARY = re.compile(r"\.segment-health\.tmp\.(?P<host>[A-Za-z0-9._-]*)\.(?P<pid>\d{1,10})\.\d+")
 _ABANDONED_SECONDS = 3600
 """Age at which a temporary is garbage even if its process id lives: after a reboot it is another's."""
 
+_SWEPT = 1000
+"""Temporaries that are looked at in one pass."""
+
 _serial = itertools.count()
+
+
+class StrangeError(PermissionError):
+    """What is there may be read, and belongs to somebody whose word does not count."""
 
 
 def host_name() -> str:
@@ -80,13 +87,19 @@ def sync_directory(directory: int) -> None:
             raise
 
 
-def read_file(directory: int, name: str, limit: int) -> bytes:
-    """Read a regular file of at most `limit` bytes; OSError for everything else, a symbolic link included."""
+def read_file(directory: int, name: str, limit: int, *, owners: Container[int] | None = None) -> bytes:
+    """Read a regular file of at most `limit` bytes; OSError for everything else, a symbolic link included.
+
+    StrangeError if it does not belong to one of these `owners` (uids).
+    """
     # O_NONBLOCK: opening a fifo under that name must not hang.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(name, flags, dir_fd=directory), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", name)
+        if owners is not None and found.st_uid not in owners:
+            raise StrangeError(errno.EPERM, f"belongs to uid {found.st_uid}", name)
         content = file.read(limit + 1)
     if len(content) > limit:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), name)
@@ -105,13 +118,16 @@ def open_directory(path: str, *, inside: int | None = None, links: bool = True) 
 
 
 def sweep(directory: int, names: Iterable[str]) -> None:
-    """Remove temporaries that dead processes of this host left in an open directory with these entries."""
-    for name in names:
-        match = _TEMPORARY.fullmatch(name)
-        if match is not None and match["host"] == host_name():
-            with contextlib.suppress(OSError):  # a stranger's, or swept by somebody else just now
-                if not _is_running(int(match["pid"])) or _age(directory, name) > _ABANDONED_SECONDS:
-                    os.unlink(name, dir_fd=directory)
+    """Remove temporaries that dead processes of this host left in an open directory with these entries.
+
+    Not more than _SWEPT at once: somebody may have made a hundred thousand, and decisions wait for this.
+    """
+    host = host_name()
+    found = (match for match in map(_TEMPORARY.fullmatch, names) if match is not None and match["host"] == host)
+    for match in itertools.islice(found, _SWEPT):
+        with contextlib.suppress(OSError):  # a stranger's, or swept by somebody else just now
+            if not _is_running(int(match["pid"])) or _age(directory, match[0]) > _ABANDONED_SECONDS:
+                os.unlink(match[0], dir_fd=directory)
 
 
 def _open_temporary(directory: int) -> tuple[str, int]:
