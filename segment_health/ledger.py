@@ -16,7 +16,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from .atomic import open_directory, read_file, replace_file, sweep
+from .atomic import StrangeError, open_directory, read_file, replace_file, sweep
 from .consumer import ARTIFACT_PREFIX
 from .contract import unit_of_artifact
 from .memory import (
@@ -43,6 +43,8 @@ BURY_SECONDS = 7 * 86_400
 """Age at which what a scope kept is removed by whichever publisher comes by."""
 MAX_HISTORY = 8 << 20
 """Bytes after which the history is rotated; two halves of this size are all that is kept."""
+_EVERYBODYS = ("all@", "partition:")
+"""How the names of files begin whose scopes are not one user's."""
 _MAX_SMALL = 1 << 20
 _MAX_STATE = 1 << 28
 
@@ -52,7 +54,7 @@ class Ledger:
 
     def __init__(self, directory: int, cluster: str, scope: str) -> None:
         self._directory = directory
-        self._file = f"{scope}@{cluster}.json"
+        self._file = _file_name(cluster, scope)
         self._saved: Memory | None = None
         self._garbled = False
         self._unreadable: OSError | None = None
@@ -61,21 +63,28 @@ class Ledger:
         """Return what the scope remembers, and a remark if that is garbled (remember() then sets it aside)."""
         try:
             with self._folder("state") as folder:
-                content = read_file(folder, self._file, _MAX_STATE)
+                content = read_file(folder, self._file, _MAX_STATE, owners=self._trusted())
         except FileNotFoundError:
             return Memory(), None
+        except StrangeError as error:
+            return self._forget(str(error.strerror))
         except OSError as error:
             self._unreadable = error
             raise
         try:
             self._saved = decode_state(content)
         except (ValueError, KeyError, TypeError, RecursionError):
-            self._garbled = True
-            return (
-                Memory(),
-                f"{FOLDER}/state/{self._file} is garbled: beginning anew; kept as {self._file}.unreadable",
-            )
+            return self._forget("is garbled")
         return self._saved, None
+
+    def _forget(self, why: str) -> tuple[Memory, str]:
+        self._garbled = True
+        told = f"{FOLDER}/state/{self._file} {why}: beginning anew; kept as {self._file}.unreadable"
+        return Memory(), told
+
+    def _trusted(self) -> set[int]:
+        """Return whose word counts where many may write: root's, the directory's owner's, and our own user's."""
+        return {0, os.geteuid(), os.fstat(self._directory).st_uid}
 
     def remember(self, memory: Memory) -> None:
         """Keep what the scope is to remember; touches nothing when it is what was recalled."""
@@ -99,13 +108,17 @@ class Ledger:
     def heartbeats(self) -> list[Heartbeat]:
         """Return the heartbeats of every publisher of this directory, this one too.
 
-        One that cannot be read is nobody's.
+        One that cannot be read is nobody's; nor is one under another's name, or for everybody's units by just
+        anybody: it would stop the publisher whose it is said to be.
         """
         heartbeats = []
         with contextlib.suppress(FileNotFoundError), self._folder("heartbeat") as folder:
             for name in os.listdir(folder):
                 with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-                    heartbeats.append(decode_heartbeat(read_file(folder, name, _MAX_SMALL)))
+                    owners = self._trusted() if name.startswith(_EVERYBODYS) else None
+                    beat = decode_heartbeat(read_file(folder, name, _MAX_SMALL, owners=owners))
+                    if name == _file_name(beat.publisher.cluster, beat.publisher.scope):
+                        heartbeats.append(beat)
         return heartbeats
 
     def bury(self, now: float) -> None:
@@ -134,7 +147,7 @@ class Ledger:
         Only root's word counts, that of the directory's owner, and our own user's: in a directory that many may
         write to nobody lifts another user's exclusions.
         """
-        trusted = {0, os.geteuid(), os.fstat(self._directory).st_uid}
+        trusted = self._trusted()
         overrides = {}
         with contextlib.suppress(FileNotFoundError), self._folder("override") as folder:
             for name in os.listdir(folder):
@@ -194,6 +207,10 @@ class Ledger:
                 _make_folder(name, top)
             with open_directory(name, inside=top) as folder:
                 yield folder
+
+
+def _file_name(cluster: str, scope: str) -> str:
+    return f"{scope}@{cluster}.json"
 
 
 def _make_folder(name: str, parent: int) -> None:
