@@ -64,7 +64,8 @@ def identify(commands: Commands) -> Config:
 class Known:
     """The Config of the cluster that is asked, and asked for again whenever a job is no longer listed.
 
-    PrivateData may be set while a loop runs: then jobs go out of sight, which must not be taken for their end.
+    PrivateData may be set while a loop runs: then jobs go out of sight, which must not be taken for their end. It
+    may be lifted too: then jobs are listed that ought not to be.
     """
 
     def __init__(self, commands: Commands) -> None:
@@ -79,12 +80,19 @@ class Known:
 
     def beside(self, allocations: Iterable[Allocation]) -> Config:
         """Return what holds for these allocations, which were listed just now. Raises as identify()."""
+        allocations = tuple(allocations)
         listed = frozenset(allocation.job_id for allocation in allocations)
         config = self.config
-        if config is None or self._jobs - listed:
+        if config is None or self._jobs - listed or _shows_more(config, allocations):
             config = self.ask()
         self._jobs = listed  # not before: where asking fails, the next answer must ask again
         return config
+
+
+def _shows_more(config: Config, allocations: Iterable[Allocation]) -> bool:
+    """Whether there are jobs that we were not to see."""
+    visible = config.visible_user
+    return visible is not None and any(allocation.user_id != visible for allocation in allocations)
 
 
 def config_of(output: bytes) -> Config:
