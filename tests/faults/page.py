@@ -22,14 +22,18 @@ TITLES = {
     "content": "What lies in the directory",
     "process": "The publisher's process",
     "clock": "Clocks",
-    "slurm": "Slurm",
+    "slurm": "slurmctld",
+    "cluster": "The cluster",
+    "commands": "Slurm's commands",
 }
+"""Headings, by the module that a fault is in, in the order of the page."""
 
 
 def render(singles: Sequence[Report], pairs: Sequence[Report], kills: Sequence[Kills]) -> str:
     """Return the tables, and a sentence that sums them up."""
     lines = [_sum(singles, pairs, kills)]
-    for kind, reports in groupby(singles, key=lambda report: FAULTS[report.faults[0]].kind):
+    ordered = sorted(singles, key=lambda report: list(TITLES).index(_kind(report)))
+    for kind, reports in groupby(ordered, key=_kind):
         lines += ["", f"### {TITLES[kind]}", "", "| fault | what it attacks | how | old for | back in |"]
         lines += ["|---|---|---|--:|--:|"]
         for report in reports:
@@ -94,6 +98,10 @@ def _sum(singles: Sequence[Report], pairs: Sequence[Report], kills: Sequence[Kil
         f"**{broken} violations**; {looks:,} looks of a reader at five artifacts. After the end of a fault every "
         f"reader was told the truth within {recovery:.1f} s."
     )
+
+
+def _kind(report: Report) -> str:
+    return FAULTS[report.faults[0]].kind
 
 
 def _figures(report: Report) -> str:

@@ -5,6 +5,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("read-only", "slurmctld hangs"),
     ("I/O errors", "killed again and again"),
     ("mount hangs in the kernel", "killed"),
+    ("rename hangs in the kernel", "killed"),
     ("mount hangs", "host reboots"),
     ("directory vanishes", "slurmctld hangs"),
     ("ledger lost", "killed"),

@@ -25,9 +25,12 @@ import stat
 import sys
 import time
 
+Known = tuple[tuple[int, int, int], str]
+"""What identifies a content, and what it told."""
 
-def look(path: str, known: object) -> tuple[str, str, object]:
-    """Return what a look tells, a detail, and what identifies the content; read only what is not `known`."""
+
+def look(path: str, known: Known | None) -> tuple[str, str, Known | None]:
+    """Return what a look tells, a detail, and what is then known; read only what is not `known`."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -39,9 +42,9 @@ def look(path: str, known: object) -> tuple[str, str, object]:
     if found.st_size == 0:
         return "empty", "-", None
     identity = (found.st_ino, found.st_mtime_ns, found.st_size)
-    if identity == known:
-        return "excluded", "-", known
-    return ("excluded" if is_whole(path) else "torn"), "-", identity
+    if known is None or known[0] != identity:
+        known = identity, "excluded" if is_whole(path) else "torn"
+    return known[1], "-", known
 
 
 def is_whole(path: str) -> bool:
@@ -70,7 +73,7 @@ def heartbeat_time(path: str) -> int | None:
 def watch(heartbeat: str, paths: dict[str, str]) -> None:
     """Look at each path in turn until SIGTERM."""
     told: dict[str, tuple[str, str]] = {}
-    known: dict[str, object] = dict.fromkeys(paths)
+    known: dict[str, Known | None] = dict.fromkeys(paths)
     beat = heartbeat_time(heartbeat)
     looks = longest = 0
     last = time.monotonic_ns()

@@ -74,6 +74,8 @@ def play(lab: Laboratory, faults: Sequence[Fault], *, requeue: bool = True) -> R
         report.looks, report.transitions = looks(reader)[0], len(told)
         report.log = lab.log()
         _must_have_said(lab, faults)
+        if len(faults) == 1:  # of two faults one may end what the other does not let begin
+            assert not report.restarts, f"{faults[0].name}: the publisher ended\n" + "\n".join(lab.log())
     lab.swap("worsening", "recovering")
     return report
 

@@ -376,3 +376,21 @@ def hangs_in_kernel(lab: Laboratory) -> Iterator[None]:
     with failing(lab, "* hang"):
         yield
         assert lab.publisher.is_running()
+
+
+@fault(
+    "rename hangs in the kernel",
+    attacks="a write that comes to its end late is not the last word",
+    how="FUSE: rename is taken and not answered, all else works; answered at last, an old decision appears",
+    holds=EVERYONE,
+    ground="fuse",
+    before=impatient,
+    seconds=8.0,
+    says="no answer within",
+)
+@contextmanager
+def rename_hangs(lab: Laboratory) -> Iterator[None]:
+    """Hold the last step of every write."""
+    with failing(lab, "rename hang"):
+        yield
+        assert lab.publisher.is_running()
