@@ -259,7 +259,7 @@ def test_an_empty_artifact_for_each_unit(site: Site) -> None:
 
 
 def test_what_a_killed_pass_left_is_removed(site: Site) -> None:
-    """An artifact that nobody remembers, since the pass was killed, and that a person emptied, goes with its unit."""
+    """An artifact that a killed pass did not remember, and that a person emptied, goes with its unit."""
     site.cluster.set_node("n4", "ALLOCATED+DRAIN")
     site.run()
     (site.directory / ".segment-health/state/all@fake.json").unlink()

@@ -61,13 +61,13 @@ def look(path: Path | str) -> Directory:
 class Step:
     """One step: what was there before and after it, and what would justify the difference.
 
-    `scope` made a pass by Slurm's whole answer `view`; `units` are those of its scope there, with what the scope knows
-    of them. None is that there was no pass, `outdated` that there was one without an answer, or by an old one.
-    `finished` says that it came to its end, but for the units that it `failed` to write; `clean` that nothing befell
-    it. `gone` are units that two whole answers in a row did not show, `dead` scopes whose publishers do not live,
-    `overridden` units that a person wants used. `told` are exclusions that something else than a pass is to lift (a
-    person, staleness, prune), `allowed` those that it may. `strangers` are artifacts that somebody else wrote, `said`
-    all that ever stood in one.
+    `scope` made a pass by Slurm's whole answer `view`; `units` are those of its scope there, with what the scope
+    knows of them. None is that there was no pass, `outdated` that there was one without an answer, or by an old
+    one. `finished` says that it came to its end, but for the units that it `failed` to write; `clean` that nothing
+    befell it. `gone` are units that two whole answers in a row did not show, `dead` scopes whose publishers do not
+    live, `overridden` units that a person wants used. `told` are exclusions that something else than a pass is to
+    lift (a person, staleness, prune), `allowed` those that it may. `strangers` are artifacts that somebody else
+    wrote, `said` all that ever stood in one.
     """
 
     before: Directory
@@ -114,8 +114,8 @@ def run_of(artifact: Mapping[str, Any]) -> tuple[int, int]:
 def recovery_needs_evidence(step: Step) -> None:
     """Keep an exclusion until a whole answer shows every node fit, the generation new, or the unit gone (twice).
 
-    "An exclusion is lifted by the scope that wrote it; by another scope that covers the unit only when the writer's
-    heartbeat is dead, or when the artifact's generation is older than the unit's."
+    "An exclusion is lifted by the scope that wrote it; by another scope that covers the unit only when the
+    writer's heartbeat is dead, or when the artifact's generation is older than the unit's."
     """
     for unit, artifact in step.ours(step.before).items():
         if step.after.excludes(unit) or unit in step.allowed:
@@ -144,7 +144,7 @@ def unknown_is_never_no_bad_nodes(step: Step) -> None:
 
 
 def a_bad_node_excludes_its_unit(step: Step) -> None:
-    """Publish "a unit at PreSeparateFault or above (setting: only SeparateFault)"; one failed unit blocks no other."""
+    """Publish "a unit at PreSeparateFault or above"; one failed unit blocks no other."""
     for unit, now in step.settled():
         if now.level >= step.publish_at and unit not in step.overridden:
             assert step.after.excludes(unit), f"{unit} has {now.faults} and is not excluded"
@@ -215,7 +215,7 @@ def every_artifact_is_whole(step: Step) -> None:
 
 
 def nothing_else_lies_there(step: Step) -> None:
-    """Keep everything else in `.segment-health/`; "temporaries of dead publishers are removed in the next pass"."""
+    """Keep all else in `.segment-health/`; "temporaries of dead publishers are removed in the next pass"."""
     for path in step.after.others:
         allowed = path.startswith(".segment-health") and (TEMPORARY not in path or not step.clean)
         assert allowed, f"{path} lies there"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from segment_health.contract import Artifact, Generation, Publisher, UnitId, encode
-from segment_health.level import FaultLevel
 
 from . import promises
 from .promises import PROMISES, Directory, Step
@@ -16,6 +15,8 @@ from .slurm import PRE, SEPARATE, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from segment_health.level import FaultLevel
 
 
 def says(

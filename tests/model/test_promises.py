@@ -249,9 +249,9 @@ class World(RuleBasedStateMachine):
         if fault is None:
             mind.learns(watched)
         for name, unit in watched.items():
-            if unit.understood and not self.is_overridden(name, unit):
-                if fault is None or not self.word_on(name).exists():
-                    self.overrides.pop(name, None)
+            void = unit.understood and not self.is_overridden(name, unit)
+            if void and (fault is None or not self.word_on(name).exists()):
+                self.overrides.pop(name, None)
 
     def is_overridden(self, name: str, unit: Unit) -> bool:
         """Tell whether a person's word holds: "until the unit's generation or its set of bad nodes changes"."""
@@ -299,7 +299,7 @@ class World(RuleBasedStateMachine):
             lift.override(str(self.path), "0.1.0", lambda other: str(other) == unit, "I know better", self.now())
 
         under(fault, clear) if fault else clear()
-        said = {unit: artifact for name, artifact in self.ours(before).items() if name == unit}
+        said = {name: artifact for name, artifact in self.ours(before).items() if name == unit}
         for name, artifact in said.items():
             if self.word_on(name).exists():
                 self.overrides[name] = (run_of(artifact), frozenset(hostlist.expand(artifact["unavailable"])))
@@ -318,7 +318,7 @@ class World(RuleBasedStateMachine):
 
     @rule()
     def cron_prunes(self) -> None:
-        """`segment-health prune --max-age 1800`: what nobody confirmed for so long goes, but for what others watch."""
+        """`segment-health prune --max-age 1800`: what nobody confirms goes, but for what others watch."""
         before, living = self.lies, self.living()
         lift.prune(str(self.path), "0.1.0", 1800, self.now())
         old = set()
