@@ -36,9 +36,9 @@ def unit(run: tuple[int, int] = (0, 5), **facts: Any) -> Unit:
 def a_pass(before: bytes | None, after: bytes | None, seen: Unit | None, **facts: Any) -> Step:
     """Return a clean pass of the scope `all`, over a directory with the one artifact of job 8, or none."""
     view = {} if seen is None else {"8": seen}
-    directories = [Directory({} if content is None else {"8": content}) for content in (before, after)]
-    usual = {"scope": "all", "view": view, "units": view, "finished": True, "clean": True}
-    return Step(*directories, **(usual | facts))
+    was, now = (Directory({} if content is None else {"8": content}) for content in (before, after))
+    usual: dict[str, Any] = {"scope": "all", "view": view, "units": view, "finished": True, "clean": True}
+    return Step(was, now, **(usual | facts))
 
 
 BAD = unit(faults={"n1": PRE})

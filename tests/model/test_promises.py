@@ -64,7 +64,8 @@ def event(**arguments: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]]
             world.passes(then)
 
         step.__name__ = happens.__name__
-        return rule(then=orders, **arguments)(step)
+        drawn: dict[str, Any] = {"then": orders, **arguments}
+        return rule(**drawn)(step)
 
     return decorate
 
