@@ -65,7 +65,8 @@ def event(**arguments: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]]
 
         step.__name__ = happens.__name__
         drawn: dict[str, Any] = {"then": orders, **arguments}
-        return rule(**drawn)(step)
+        made: Any = rule(**drawn)
+        return made(step)
 
     return decorate
 
