@@ -115,6 +115,7 @@ def test_the_cron_lines(cluster: Sandbox, tmp_path: Path) -> None:
         command = localised(command, tmp_path)
         if line.startswith("@reboot"):  # it runs until it is told to end
             log = tmp_path / "segment-health.log"
+            log.unlink(missing_ok=True)  # an earlier line's
             waiting = f"until grep -q complete {log}; do sleep 0.1; done"
             run(f"{command} & {waiting}; kill -TERM $!; wait $!; ! grep Traceback {log}", cluster, tmp_path)
         else:  # what a command prints, cron mails
@@ -127,6 +128,14 @@ def test_running_it(cluster: Sandbox, tmp_path: Path) -> None:
     code = "\n".join(blocks(ROOT / "docs/operations.md", "bash"))
     assert "nothing to clear: 999_7 not excluded" in run(localised(code, tmp_path), cluster, tmp_path)
     assert (tmp_path / "train-array.sbatch").read_text().startswith("#!/bin/bash\n#SBATCH")
+
+
+@pytest.mark.slurm
+def test_one_service_for_a_site(cluster: Sandbox, tmp_path: Path) -> None:
+    """The directory that the page makes is one that --all accepts."""
+    code = "\n".join(blocks(ROOT / "docs/site-wide.md", "bash"))
+    assert run(localised(code, tmp_path), cluster, tmp_path).startswith("complete: 8 nodes")
+    assert (tmp_path / "decisions").stat().st_mode & 0o7777 == 0o755
 
 
 @pytest.mark.slurm
