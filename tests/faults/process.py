@@ -160,7 +160,13 @@ def all_killed_in_rename(lab: Laboratory) -> Iterator[None]:
     yield
 
 
-@fault("no memory", attacks=_STARVED, how="RLIMIT_AS at what it has already", holds=EVERYONE)
+@fault(
+    "no memory",
+    attacks=_STARVED,
+    how="RLIMIT_AS at what it has already",
+    holds=EVERYONE,
+    says="memory ran out",
+)
 @contextmanager
 def no_memory(lab: Laboratory) -> Iterator[None]:
     """Let no page more be mapped."""
