@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from .contract import MAX_NODES, MAX_REASON, Artifact, Content, NodeFault
 from .level import FaultLevel
 from .policy.assess import Assessment, worse
+from .situation import writer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,10 +52,14 @@ def judge(unit: Unit, known_as: frozenset[str], situation: Situation, outcome: O
     if override is None:
         return told
     # Whatever this scope's own bar is: the word is about the nodes. One without a verdict is neither fit nor new.
+    # That a node is no longer bad is for the scope to say whose exclusion it was: another policy may forgive more.
     spoken_of = frozenset(situation.snapshot.recall(override.unavailable))
-    same = faults.keys() <= spoken_of <= faults.keys() | unclear
+    is_its_own = override.scope in {"", writer(situation.publisher)}
+    same = faults.keys() <= spoken_of and (not is_its_own or spoken_of <= faults.keys() | unclear)
     if unit.generation != override.generation or not same:
         outcome.void_overrides.append(unit.id)
+        return told
+    if wanted is None and not is_its_own:
         return told
     outcome.overridden.append(unit.id)
     return Judgement(None, is_fit=True, overridden=True)

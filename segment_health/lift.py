@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .atomic import host_name
 from .contract import Artifact, Publisher
 from .memory import history_entry
-from .situation import Action, Decision, Override
+from .situation import Action, Decision, Override, writer
 from .store import Change, open_decisions
 
 if TYPE_CHECKING:
@@ -22,15 +22,43 @@ STALE, MANUAL = "stale", "manual"
 """Words of the history for what is cleared here."""
 
 
-def lift_stale(path: str, publisher: Publisher, now: int) -> list[Change]:
-    """Clear what a scope published, since nothing has confirmed it for too long. Raises OSError."""
-    with open_decisions(path) as directory:
+def lift_stale(path: str, publisher: Publisher, now: int, *, guarded: bool = False) -> list[Change]:
+    """Clear what a scope published, since nothing has confirmed it for too long.
+
+    Where that stood in the place of another living scope's exclusion, that one is put back: it is not ours to
+    lift. Raises OSError, also for a `guarded` directory in which somebody else may write: then nothing is lifted
+    there.
+    """
+    with open_decisions(path, guarded=guarded) as directory:
         ours = {
             unit: artifact
             for unit, artifact in _exclusions(directory.read()).items()
             if (artifact.publisher.cluster, artifact.publisher.scope) == (publisher.cluster, publisher.scope)
         }
-        return _clear(directory, ours, publisher, now, STALE)
+        decisions = [
+            Decision(Action.UPDATE, unit, over, over.level, over.unavailable)
+            for unit, over in sorted(_under(directory, ours, publisher, now).items())
+        ]
+        put_back = {decision.unit for decision in decisions}
+        decisions += _cleared({unit: artifact for unit, artifact in ours.items() if unit not in put_back})
+        return _carry_out(directory, decisions, publisher, now, STALE)
+
+
+def _under(
+    directory: DecisionDirectory, ours: Mapping[UnitId, Artifact], publisher: Publisher, now: int
+) -> dict[UnitId, Artifact]:
+    """Return the exclusions of other living scopes that ours have replaced, as far as that is remembered."""
+    ledger = directory.ledger(publisher.cluster, publisher.scope)
+    known = ledger.recall()[0].units
+    living = {(b.publisher.cluster, b.publisher.scope) for b in ledger.heartbeats() if b.is_alive(now)}
+    before = {unit: known[unit].over for unit in ours.keys() & known.keys()}
+    return {
+        unit: over
+        for unit, over in before.items()
+        if over is not None
+        and over.generation == ours[unit].generation
+        and (over.publisher.cluster, over.publisher.scope) in living
+    }
 
 
 def prune(path: str, version: str, max_age: float, now: int) -> list[Change]:
@@ -56,7 +84,7 @@ def prune(path: str, version: str, max_age: float, now: int) -> list[Change]:
             last = max(artifact.updated, confirmed.get(writer, 0))
             if writer not in living and unit not in covered and now - last > max_age:
                 old[unit] = artifact
-        changes = _clear(directory, old, _by_hand(version), now, STALE)
+        changes = _carry_out(directory, _cleared(old), _by_hand(version), now, STALE)
         forgotten = [decision for decision in directory.forgotten(now) if decision.unit not in covered]
         for decision in forgotten:
             directory.ledger("", "").drop_override(decision.unit)
@@ -77,9 +105,12 @@ def override(
         hand = _by_hand(version)
         ledger = directory.ledger("", "")
         for unit, artifact in exclusions.items():  # first: else a pass in between would exclude it again
-            word = Override(artifact.generation, artifact.unavailable, reason, f"{_user()}@{hand.host}", now)
+            who = f"{_user()}@{hand.host}"
+            word = Override(
+                artifact.generation, artifact.unavailable, reason, who, now, writer(artifact.publisher)
+            )
             ledger.override(unit, word)
-        changes = _clear(directory, exclusions, hand, now, MANUAL, reason=reason, who=_user())
+        changes = _carry_out(directory, _cleared(exclusions), hand, now, MANUAL, reason=reason, who=_user())
         for change in changes:
             if change.error is not None:  # what could not be cleared is not overridden either
                 ledger.drop_override(change.decision.unit)
@@ -90,18 +121,22 @@ def _exclusions(published: Mapping[UnitId, Artifact | Content]) -> dict[UnitId, 
     return {unit: found for unit, found in published.items() if isinstance(found, Artifact)}
 
 
-def _clear(
+def _cleared(exclusions: Mapping[UnitId, Artifact]) -> list[Decision]:
+    return [
+        Decision(Action.CLEAR, unit, level=artifact.level, nodes=artifact.unavailable)
+        for unit, artifact in sorted(exclusions.items())
+    ]
+
+
+def _carry_out(
     directory: DecisionDirectory,
-    exclusions: Mapping[UnitId, Artifact],
+    decisions: list[Decision],
     publisher: Publisher,
     now: int,
     action: str,
     **further: str,
 ) -> list[Change]:
-    decisions = [
-        Decision(Action.CLEAR, unit, level=artifact.level, nodes=artifact.unavailable)
-        for unit, artifact in sorted(exclusions.items())
-    ]
+    """Do what is decided, keep it in the history under a word of its own, and return what came of each."""
     changes = [directory.attempt(decision) for decision in decisions]
     entries = [
         history_entry(action, change.decision, publisher, now, **further)

@@ -86,6 +86,7 @@ def encode_override(override: Override) -> bytes:
             "reason": override.reason,
             "who": override.who,
             "since": utc(override.since),
+            "scope": override.scope,
         }
     )
 
@@ -95,7 +96,12 @@ def decode_override(content: bytes) -> Override:
     told = Fields(json.loads(content))
     generation = Generation(told.number("restart_count"), told.number("start_time"))
     return Override(
-        generation, told.text("unavailable"), told.text("reason"), told.text("who"), told.time("since")
+        generation,
+        told.text("unavailable"),
+        told.text("reason"),
+        told.text("who"),
+        told.time("since"),
+        told.optional("scope", told.text) or "",
     )
 
 

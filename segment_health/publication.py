@@ -45,7 +45,8 @@ class Publication:
     without it is not the truth.
     `guarded` refuses a directory in which somebody else may decide. `storage_timeout` is how many seconds shared
     storage may take, and how old an observation may be that is acted on. `precreate` leaves an empty artifact for
-    units that have none. `host` is the name of the host that publishes, its own if empty.
+    units that have none. `host` is the name of the host that publishes, its own if empty. `device` is the file
+    system (st_dev) in which the directory was in this process's last pass, None before the first.
     `policy_error` says why the newest policy is not the one in force. `reports` are asked beside Slurm. `force`
     publishes whatever the number of new exclusions.
     """
@@ -67,3 +68,4 @@ class Publication:
     storage_timeout: float = 60.0
     precreate: bool = False
     host: str = ""
+    device: int | None = None

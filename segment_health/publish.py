@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .ledger import Ledger
     from .observe import Observation
     from .publication import Publication
-    from .situation import Outcome
+    from .situation import Decision, Outcome, Situation
     from .sources import Source
     from .store import DecisionDirectory
 
@@ -32,6 +32,10 @@ _ORDER = {
     Action.FOREIGN: 5,
 }
 """Exclusions come first."""
+_ELSEWHERE = (
+    "it is in another file system than in the last pass, and nothing of this publisher is there: is its own not "
+    "mounted? Nothing was changed; if this is meant, start the publisher anew"
+)
 
 
 @dataclass(slots=True)
@@ -40,7 +44,7 @@ class Pass:
 
     `policy`, `limit` (new exclusions at once) and `hold_passes` are those in force, for people. `remembered` says
     that the state is on disk. `remarks` are worth a person's look; `failures` are what could not be written beside
-    artifacts (heartbeat, state, history).
+    artifacts (heartbeat, state, history). `device` is the file system in which the directory is.
     """
 
     cluster: str
@@ -54,6 +58,7 @@ class Pass:
     remarks: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     remembered: bool = False
+    device: int | None = None
 
     @property
     def wrote_everything(self) -> bool:
@@ -74,13 +79,16 @@ def run_once(publication: Publication, source: Source, clock: Callable[[], float
 def publish(observation: Observation, publication: Publication, clock: Callable[[], float]) -> Pass:
     """Decide on what was observed and write it down: all of a pass that touches the decision directory.
 
-    Raises OSError when the directory could not be read, and nothing was changed; or when the observation is too
+    Raises OSError when the directory could not be read, or its file system is not mounted any more, and nothing
+    was changed; or when the observation is too
     old to go on by, TimeoutError, and what was not changed until then stays.
     """
     snapshot, policy = observation.snapshot, publication.policy
     with open_decisions(publication.directory, guarded=publication.guarded) as directory:
         ledger = directory.ledger(snapshot.cluster, str(publication.scope))
         situation, remarks, failures = situate(observation, publication, directory, ledger)
+        if publication.device not in {None, directory.device} and situation.previous_pass is None:
+            raise OSError(errno.ENODEV, _ELSEWHERE)
         outcome = decide(situation)
         outcome.decisions.sort(key=lambda decision: _ORDER[decision.action])
         done = Pass(
@@ -93,6 +101,7 @@ def publish(observation: Observation, publication: Publication, clock: Callable[
             outcome,
             remarks=[*observation.remarks, *remarks, *directory.remarks],
             failures=failures,
+            device=directory.device,
         )
         if publication.dry_run:
             done.changes = [Change(decision, directory.path_of(decision.unit)) for decision in outcome.decisions]
@@ -104,9 +113,9 @@ def publish(observation: Observation, publication: Publication, clock: Callable[
             _must_be_fresh(observation, publication, clock)
             done.changes.append(directory.attempt(decision))
         _must_be_fresh(observation, publication, clock)
-        for change in done.changes:  # what could not be retired is not forgotten
-            if change.error is not None and change.decision.unit in situation.memory.units:
-                outcome.memory.setdefault(change.decision.unit, situation.memory.units[change.decision.unit])
+        for change in done.changes:
+            if change.error is not None:
+                _take_back(change.decision, situation, outcome)
         heartbeat = Heartbeat(
             situation.publisher,
             str(policy),
@@ -118,6 +127,15 @@ def publish(observation: Observation, publication: Publication, clock: Callable[
         )
         _keep(done, directory, ledger, heartbeat, vouches=not publication.replay)
     return done
+
+
+def _take_back(decision: Decision, situation: Situation, outcome: Outcome) -> None:
+    """Let an outcome say what is, where a decision could not be carried out."""
+    if decision.action is not Action.RETIRE:
+        expected = decision.action in {Action.EXCLUDE, Action.UPDATE, Action.FOREIGN}
+        outcome.excluded += (decision.unit in situation.published) - expected
+    if decision.unit in situation.memory.units:  # what could not be retired is not forgotten
+        outcome.memory.setdefault(decision.unit, situation.memory.units[decision.unit])
 
 
 def _must_be_fresh(observation: Observation, publication: Publication, clock: Callable[[], float]) -> None:

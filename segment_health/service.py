@@ -125,6 +125,7 @@ class Service:
             if publication.reports is not None:
                 observation = self._consult(observation, publication.reports)
             done = self._touch(lambda: self._write(observation), also=_WRITE_SECONDS)
+        self._plan.publication = replace(self._plan.publication, device=done.device)
         if self._plan.on_separate is not None and done.outcome.separated and not publication.dry_run:
             done.failures += run_on_separate(self._plan.on_separate, done)
         return done
@@ -185,7 +186,8 @@ class Service:
         us = Publisher(
             host_name(), os.getpid(), publication.version, beat.publisher.cluster, str(publication.scope)
         )
-        return self._touch(lambda: lift_stale(publication.directory, us, int(self._clock())))
+        guarded = publication.guarded
+        return self._touch(lambda: lift_stale(publication.directory, us, int(self._clock()), guarded=guarded))
 
     def retire(self) -> None:
         """Say in the heartbeat that nobody makes the next pass, so that a standby takes over at once."""
@@ -203,6 +205,7 @@ class Service:
     def reload(self) -> None:
         """Go on by the plan that the settings make now, or by the old one if they are wrong."""
         before, self._plan = self._plan, self._reread(self._plan)
+        self._plan.publication = replace(self._plan.publication, device=before.publication.device)
         if before.source is not self._plan.source:
             before.source.close()
 

@@ -206,9 +206,8 @@ class Settings(BaseModel):
             raise
         except (OSError, ValueError) as error:  # ValueError: a NUL byte
             cause = error.strerror if isinstance(error, OSError) else error
-            raise SettingsError(
-                f"decision directory {path!a}: {cause}; it is never created, make it first"
-            ) from error
+            remedy = "; it is never created, make it first" if isinstance(error, FileNotFoundError) else ""
+            raise SettingsError(f"decision directory {path!a}: {cause}{remedy}") from error
         if told is not None:
             raise SettingsError(
                 f"decision directory: {told}. Whoever can write there excludes and un-excludes everybody's units: "

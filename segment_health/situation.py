@@ -90,7 +90,8 @@ class Override:
     """A person's word that a unit is to be used although these of its nodes (a hostlist) are bad.
 
     It holds for this generation and this set of nodes, whichever scope looks. `who` and `reason` are free text,
-    `since` is in seconds since the epoch, UTC.
+    `since` is in seconds since the epoch, UTC. `scope` is that of the exclusion it was said of (see writer); empty
+    is not known.
     """
 
     generation: Generation
@@ -98,6 +99,12 @@ class Override:
     reason: str
     who: str
     since: int
+    scope: str = ""
+
+
+def writer(publisher: Publisher) -> str:
+    """Name whose opinion something is, in one word: `job:123@cluster`."""
+    return f"{publisher.scope}@{publisher.cluster}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +144,15 @@ class Situation:
         return self.living is None or (prior.publisher.cluster, prior.publisher.scope) in self.living
 
     def is_superseded(self) -> bool:
-        """Whether another host has made a pass of this scope that began to ask when we had our answer already."""
+        """Whether another host has made a pass of this scope that began to ask after we did.
+
+        Of two that overlap nobody knows whose answer is newer; that the later beginner counts is a rule that both
+        know, so that one of them always goes on.
+        """
         asked = self.previous_asked
         elsewhere = self.previous_host != self.publisher.host  # two passes on one host cannot overlap: see lock
         # What seems to come from later still was written by a clock that has been set back since.
-        return asked is not None and elsewhere and self.now <= asked <= self.now + NEWS_SECONDS
+        return asked is not None and elsewhere and self.began <= asked <= self.now + NEWS_SECONDS
 
     def may_be_news(self, prior: Artifact) -> bool:
         """Whether another host wrote this after we began to ask: perhaps by a newer view than ours."""

@@ -54,6 +54,11 @@ class DecisionDirectory:
         self.remarks: list[str] = []
         """What was found that is worth a person's look."""
 
+    @property
+    def device(self) -> int:
+        """The file system that it is in (st_dev of stat(2))."""
+        return os.fstat(self._directory).st_dev
+
     def ledger(self, cluster: str, scope: str) -> Ledger:
         """Return what a scope keeps in this directory."""
         return Ledger(self._directory, cluster, scope)

@@ -18,6 +18,9 @@ JITTER = 0.1
 """Part of the interval by which each wait differs, so that a thousand sidecars do not ask in step."""
 STANDBY_SECONDS = 5.0
 """How often a standby looks whether the other publisher lives: that costs a small file, and asks Slurm nothing."""
+FAILURES_TO_LIFT = 2
+"""Passes in a row that must fail before anything is lifted: whoever was stopped for long, or starts again after a
+long time, has asked only once."""
 MAX_BACKOFF = 4
 """Intervals that the wait grows to while Slurm does not answer: it is asked less, and its return is noticed."""
 
@@ -150,6 +153,8 @@ def _fail(publishing: Publishing, listener: Listener, failures: _Failures, now: 
     listener.failed(cause)
     silent = now - failures.last_complete
     if publishing.stale_after is None or failures.lifted or silent < publishing.stale_after:
+        return
+    if failures.in_a_row < FAILURES_TO_LIFT:
         return
     try:
         changes = publishing.lift_stale()

@@ -585,6 +585,7 @@ def test_one_failed_unit_never_blocks_another(scene: Scene) -> None:
     done = run_once(publication, scene.cluster.source, scene.clock)
     assert {str(c.decision.unit): c.error for c in done.changes} == {"123_0": "Is a directory", "123_7": None}
     assert not done.wrote_everything
+    assert done.outcome.excluded == 1
     assert scene.excluded("123_7")
     scene.path("123_0").rmdir()
     assert scene.actions() == ["exclude 123_0"]

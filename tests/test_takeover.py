@@ -120,6 +120,40 @@ def test_an_older_view_excludes_nothing(site: Site) -> None:
     assert not site.excluded()
 
 
+@pytest.mark.parametrize("resumed", [False, True], ids=["confirmed", "lifted"])
+def test_an_answer_that_came_late_changes_nothing(site: Site, *, resumed: bool) -> None:
+    """Of two passes that overlap the one that began later counts: what it confirmed or lifted stays so."""
+    site.cluster.set_node("n4", "ALLOCATED+DRAIN")
+    assert site.actions("a") == ["exclude"]
+    site.clock.advance(300)
+    if not resumed:
+        site.cluster.set_node("n4", "ALLOCATED")
+    slow = site.look("b", seconds=0)
+    site.cluster.set_node("n4", "ALLOCATED" if resumed else "ALLOCATED+DRAIN")
+    site.clock.advance(3)
+    assert site.actions("a") == (["clear"] if resumed else [])
+    site.clock.advance(19)
+    done = site.write(replace(slow, now=int(site.clock())))
+    assert (done.changes, done.outcome.superseded_by) == ([], "a")
+    assert site.excluded() is not resumed
+
+
+def test_a_word_counts_for_a_policy_that_thinks_less_of_it(site: Site) -> None:
+    """Another scope that sees fewer faults does not undo what a person said; one that sees a new one does."""
+    site.cluster.set_node("n4", "ALLOCATED+DRAIN")
+    assert site.actions(scope=JOB) == ["exclude"]
+    override(str(site.directory), "0", lambda _: True, "fine", int(site.clock()))
+    for _ in range(2):
+        assert site.actions(policy=LAX) == []
+        assert site.actions(scope=JOB) == []
+    assert not site.excluded()
+    site.cluster.set_node("n3", "DOWN")
+    assert site.actions(policy=LAX) == ["exclude"]
+    site.cluster.set_node("n3", "ALLOCATED")
+    assert site.actions(policy=LAX) == ["clear"]
+    assert site.actions(scope=JOB) == ["exclude"]
+
+
 def test_an_artifact_of_a_newer_view_stays_before_its_heartbeat_is_there(site: Site) -> None:
     """The other pass may still be writing: what it has written by a newer view is left to it."""
     fit = site.look("a")

@@ -86,12 +86,15 @@ class Loop:
     clock: FakeClock = field(default_factory=FakeClock)
     stale_after: float | None = 1800.0
     standby: bool = False
+    guarded: bool = False
     said: list[str] = field(default_factory=list)
 
     def service(self, scope: str = "all") -> Service:
         """Make the publisher."""
         chosen = EVERYTHING if scope == "all" else of_jobs((scope,))
-        publication = Publication(str(self.directory), chosen, Policy(), "0.1.0", interval=300.0, loop=True)
+        publication = Publication(
+            str(self.directory), chosen, Policy(), "0.1.0", interval=300.0, loop=True, guarded=self.guarded
+        )
         return Service(Plan(publication, self.cluster.source, self.stale_after, self.standby, None), self.clock)
 
     def tell(self, *story: Callable[[], None] | None, random: float = 0.5) -> Bell:
@@ -275,13 +278,72 @@ def test_never_keeps_them(loop: Loop) -> None:
 
 
 def test_a_restart_does_not_renew_what_is_stale(loop: Loop) -> None:
-    """The last complete pass of an earlier process counts: a publisher that starts late lifts at once."""
+    """The last complete pass of an earlier process counts: one that starts late lifts when it has asked twice."""
     loop.cluster.set_node("n4", "DOWN")
     loop.service().attempt()
     loop.clock.advance(1801)
     loop.cluster.unknown = "no answer"
-    loop.tell(None)
+    loop.tell()
+    assert loop.excluded("123_7")
+    assert loop.tell(None, None).waits[0] == 1.0
     assert not loop.excluded("123_7")
+
+
+def test_going_stale_puts_another_scopes_exclusion_back(loop: Loop) -> None:
+    """What the loop has raised is not its own to lift: the living scope's exclusion under it stands again."""
+    loop.cluster.set_node("n4", "ALLOCATED+DRAIN")
+    loop.service("123").attempt()
+    loop.cluster.set_node("n4", "DOWN")
+    loop.stale_after = 400.0
+    path = loop.directory / "segment_health_check.123.7"
+
+    def fail() -> None:
+        assert json.loads(path.read_text())["publisher"]["scope"] == "all"
+        loop.cluster.unknown = "no answer"
+
+    loop.tell(fail, None, None)
+    told = json.loads(path.read_text())
+    assert (told["level"], told["publisher"]["scope"]) == ("PreSeparateFault", "job:123")
+    assert [entry["action"] for entry in loop.history()][-1] == "stale"
+
+
+def test_a_directory_that_others_may_write_to_is_no_reason_to_lift(loop: Loop) -> None:
+    """Slurm has answered all the time: what may not be written there may not be lifted there either."""
+    loop.cluster.set_node("n4", "DOWN")
+    loop.guarded = True
+    loop.tell(lambda: loop.directory.chmod(0o777), *[None] * 6)
+    assert loop.excluded("123_7")
+    assert any("everybody may write to" in line and "could not be lifted" in line for line in loop.said)
+
+
+@pytest.mark.root
+def test_a_file_system_that_is_not_mounted_any_more(loop: Loop) -> None:
+    """What lies under its mount point is another directory: nothing is decided there until it is mounted again."""
+    loop.cluster.set_node("n4", "DOWN")
+    under = loop.directory / "mount"
+    under.mkdir()
+    loop.directory = under
+    mount = ["mount", "-t", "tmpfs", "tmpfs", str(under)]
+    subprocess.run(mount, check=True)
+    kept = under.parent / "kept"
+    try:
+
+        def move() -> None:
+            kept.mkdir()
+            subprocess.run(["mount", "--bind", str(under), str(kept)], check=True)
+            subprocess.run(["umount", str(under)], check=True)
+
+        def come_back() -> None:
+            assert list(under.iterdir()) == []
+            subprocess.run(["mount", "--bind", str(kept), str(under)], check=True)
+
+        loop.tell(move, None, come_back, None)
+        assert any("it is in another file system than in the last pass" in line for line in loop.said)
+        assert loop.excluded("123_7")
+        assert loop.said[-1].startswith("INFO complete complete after 2 passes")
+    finally:
+        subprocess.run(["umount", str(under)], check=False)
+        subprocess.run(["umount", str(kept)], check=False)
 
 
 def test_after_staleness_the_truth_returns(loop: Loop) -> None:

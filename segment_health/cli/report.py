@@ -104,6 +104,10 @@ def complaints(done: Pass) -> list[str]:
     lines += [
         f"unit {unit} is used by a person's word although nodes of it are bad" for unit in outcome.overridden
     ]
+    lines += [
+        f"unit {unit}: a person's word no longer holds, since its run or its set of bad nodes has changed"
+        for unit in outcome.void_overrides
+    ]
     if outcome.no_verdict:
         names = fold(sorted(outcome.no_verdict))
         lines.append(f"no verdict on {names}, whose state is not known; their part of each decision stays")
