@@ -22,7 +22,8 @@ MAX_PARTS = 16
 
 _STRING = r""""(?:\\.|[^"\\\n])*"?|'[^'\n]*'?"""  # whether or not it is closed: so no text is searched twice
 _PART = rf"(?:{_STRING}|[A-Za-z0-9_-]+)"
-_WORDS = re.compile(rf"#[^\n]*|{_PART}((?:[ \t]*\.[ \t]*{_PART})*)")
+# Of a key that is too long one part too many is enough: all of 500,000 would be 200 MB.
+_WORDS = re.compile(rf"#[^\n]*|{_PART}((?:[ \t]*\.[ \t]*{_PART}){{0,{MAX_PARTS}}})")
 
 READ_SECONDS = 60.0
 """How long the storage of such a file may take."""

@@ -313,13 +313,24 @@ def test_a_name_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_wrong_element_of_a_list_says_enough() -> None:
-    """Of 70,000 wrong words the first is told, and what is said of them all never stands in memory."""
-    states = ", ".join(['"QQQQ"'] * 70_000)
+    """Of 20,000 wrong words the first is told, and what is said of them all never stands in memory."""
+    states = ", ".join(['"QQQQ"'] * 20_000)
     tracemalloc.start()
     try:
         with pytest.raises(PolicyError, match="unknown state 'QQQQ'"):
             parse(f'[[rule]]\nname = "x"\nlevel = "SeparateFault"\nstate = [{states}]\n'.encode(), "p", node_names)
-        assert tracemalloc.get_traced_memory()[1] < 60 << 20
+        assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_key_of_a_million_parts() -> None:
+    """It is refused after the first of them that are too many: all of them never stand in memory."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(PolicyError, match="a key of more than 16 parts"):
+            parse(b"a" + b".a" * 500_000 + b" = 1\n", "p", node_names)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
     finally:
         tracemalloc.stop()
 
