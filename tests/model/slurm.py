@@ -94,12 +94,14 @@ class Slurm:
     _restarts: dict[str, int] = field(default_factory=dict)
     _clock: int = 1_795_000_000
 
-    def change_node(self, name: str, state: str) -> None:
-        """Put a node into one of STATES, or take it from the node table (NO_ROW)."""
-        if self._states[name] == state == NO_ROW:
-            return
-        self._states[name] = state
-        self.cluster.forget_node(name) if state == NO_ROW else self.cluster.set_node(name, state, "some reason")
+    def change_nodes(self, changes: Mapping[str, str]) -> None:
+        """Put nodes into some of STATES, or take them from the node table (NO_ROW)."""
+        for name, state in changes.items():
+            if state != NO_ROW:
+                self.cluster.set_node(name, state, "some reason")
+            elif self._states[name] != NO_ROW:
+                self.cluster.forget_node(name)
+            self._states[name] = state
 
     def begin(self, unit: str, nodes: frozenset[str], owner: str) -> None:
         """Let a unit run: for the first time, anew after a requeue, or as a new job with an old id."""
