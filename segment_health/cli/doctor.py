@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from segment_health.doctor.check import Check
     from segment_health.doctor.checkup import Facts
-    from segment_health.doctor.directory import JobUser, Place
+    from segment_health.doctor.directory import JobUser, Place, Unseen
     from segment_health.doctor.job import Job
     from segment_health.doctor.slurm import Answer
     from segment_health.settings import Settings
@@ -62,15 +62,16 @@ def doctor(
 
     try:
         told = settings.load({k: v for k, v in flags.items() if v is not None}, os.environ, config)
-        if not told.dir:
-            raise Failure("no decision directory: give --dir", USAGE)
+        told.named_directory()
         who = user_of(job_user)
         if who is None:
             raise Failure(f"--job-user: there is no user {job_user!a}", USAGE)
         found = _facts(told, who)
     except settings.SettingsError as error:
         raise Failure(str(error), USAGE) from error
-    checks = checkup(found._replace(budget=max_restarts, group=replacement_group_size))
+    checks = [
+        _shown(check) for check in checkup(found._replace(budget=max_restarts, group=replacement_group_size))
+    ]
     if format_ == "json":
         say(json.dumps({"checks": [check._asdict() for check in checks]}))
     else:
@@ -79,25 +80,35 @@ def doctor(
         raise SystemExit(ATTENTION)
 
 
+def _shown(check: Check) -> Check:
+    """Escape what a terminal would act upon: names of directories are other people's."""
+    remedy = None if check.remedy is None else printable(check.remedy)
+    return check._replace(detail=printable(check.detail), remedy=remedy)
+
+
 def _print(checks: Sequence[Check]) -> None:
     for check in checks:
-        say(printable(f"{check.severity:8} {check.name:23} {check.detail}"))
+        say(f"{check.severity:8} {check.name:23} {check.detail}")
         if check.remedy is not None:
-            say(printable(f"{'':8} {'':23} -> {check.remedy}"))
+            say(f"{'':8} {'':23} -> {check.remedy}")
     counts = Counter(check.severity for check in checks)
     say(", ".join(f"{counts[severity]} {severity}" for severity in ("error", "warning", "ok", "skipped")))
 
 
 def _facts(told: Settings, who: JobUser) -> Facts:
     """Look at everything, each within its time."""
+    from segment_health.atomic import host_name  # noqa: PLC0415
     from segment_health.doctor.checkup import Facts  # noqa: PLC0415
     from segment_health.doctor.surroundings import nvrx_version  # noqa: PLC0415
 
-    path = told.dir or ""
+    path = told.named_directory()
     answer = _answer(told)
     return Facts(
         path=path,
         place=_place(path, told.storage_timeout),
+        uid=os.geteuid(),
+        host=host_name(),
+        allows_strangers=told.allow_shared_dir,
         job_user=who,
         answer=answer,
         job=_job(told, answer),
@@ -110,18 +121,17 @@ def _facts(told: Settings, who: JobUser) -> Facts:
     )
 
 
-def _place(path: str, timeout: float) -> Place | str:
+def _place(path: str, timeout: float) -> Place | Unseen:
     from segment_health.bounded import bounded  # noqa: PLC0415
+    from segment_health.doctor.directory import Unseen  # noqa: PLC0415
     from segment_health.doctor.facts import examine  # noqa: PLC0415
 
-    if not os.path.isabs(path):
-        return "not an absolute path; launchers do not share a working directory"
     try:
         return bounded(lambda: examine(path), timeout, path)
     except OSError as error:
-        return error.strerror or str(error)
+        return Unseen(error.strerror or str(error), error.errno)
     except ValueError as error:  # a NUL byte
-        return str(error)
+        return Unseen(str(error), None)
 
 
 def _answer(told: Settings) -> Answer:

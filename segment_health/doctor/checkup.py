@@ -16,12 +16,16 @@ if TYPE_CHECKING:
 class Facts(NamedTuple):
     """All that the checks judge.
 
-    `place` is a sentence where the directory could not be looked at. `budget` and `group` are the launcher's
-    restarts and size of replacement group, as far as they were told; `nvrx` is the version installed for `python`.
+    `uid` asks, on the host of this name; `allows_strangers` is the setting allow_shared_dir. `budget` and `group`
+    are the launcher's restarts and size of replacement group, as far as they were told; `nvrx` is the version
+    installed for `python`.
     """
 
     path: str
-    place: directory.Place | str
+    place: directory.Place | directory.Unseen
+    uid: int
+    host: str
+    allows_strangers: bool
     job_user: directory.JobUser
     answer: slurm.Answer
     job: job.Job
@@ -35,11 +39,11 @@ class Facts(NamedTuple):
 
 def checkup(facts: Facts) -> list[Check]:
     """Judge everything: always the same checks, whatever was found."""
-    beats = [] if isinstance(facts.place, str) else facts.place.heartbeats
+    beats = [] if isinstance(facts.place, directory.Unseen) else facts.place.heartbeats
     alive = publisher.living(beats, facts.now)
     return [
         *_of_directory(facts, is_published=bool(alive)),
-        *_of_slurm(facts, f"{alive[0].publisher.scope} on {alive[0].publisher.host}" if alive else None),
+        *_of_slurm(facts, publisher.asking_elsewhere(alive, facts.host)),
         *_of_job(facts),
         job.check_restarts(facts.budget, facts.job),
         launcher.check_nvrx(facts.nvrx, facts.python, is_array=facts.job.is_array if facts.job.job_id else None),
@@ -49,24 +53,25 @@ def checkup(facts: Facts) -> list[Check]:
 
 def _of_directory(facts: Facts, *, is_published: bool) -> list[Check]:
     place = facts.place
-    if isinstance(place, str):
+    if isinstance(place, directory.Unseen):
         return directory.missing_place(facts.path, place)
+    for_many = not facts.allows_strangers and (facts.uid == 0 or publisher.serves_many(place.heartbeats))
     return [
         directory.check_path(place),
         directory.check_shared(place),
         directory.check_visibility(place),
         directory.check_replace(place, is_published=is_published),
         directory.check_readers(place, facts.job_user),
-        directory.check_writers(place),
+        directory.check_writers(place, for_many=for_many),
         directory.check_space(place),
         directory.check_inodes(place),
     ]
 
 
-def _of_slurm(facts: Facts, living: str | None) -> list[Check]:
+def _of_slurm(facts: Facts, elsewhere: str | None) -> list[Check]:
     answer = facts.answer
     return [
-        slurm.check_answer(answer, publisher=living),
+        slurm.check_answer(answer, publisher=elsewhere),
         slurm.check_version(answer),
         slurm.check_door(answer),
         slurm.check_private_data(answer),
@@ -88,7 +93,7 @@ def _of_job(facts: Facts) -> Sequence[Check]:
 
 
 def _of_publishers(facts: Facts) -> Sequence[Check]:
-    if isinstance(facts.place, str):
+    if isinstance(facts.place, directory.Unseen):
         return [skipped(name, "the directory could not be looked at") for name in publisher.CHECKS]
     beats = facts.place.heartbeats
     alive = publisher.living(beats, facts.now)

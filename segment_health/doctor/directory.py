@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import posixpath
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,6 +30,26 @@ _LOW_SPACE = 64 << 20
 """Bytes that are few: two full halves of the history, and as much again."""
 _LOW_INODES = 1000
 _PUBLIC_MODE = 0o644
+_FORBIDDEN = {errno.EACCES, errno.EPERM}
+_HELPS_TO_LOOK = {
+    errno.ENOENT: "create it on storage that every launcher sees; it is never created by us",
+    **dict.fromkeys(
+        _FORBIDDEN,
+        "run this as the publisher's user, or give this one permission to read it and to search every directory "
+        "above: `namei -l DIR` shows whose they are, and their modes",
+    ),
+    errno.ENOTDIR: "give a directory: what has this name, or one further up, is something else (`namei -l DIR`)",
+    errno.ELOOP: "give the directory itself: these symbolic links lead to each other (`namei -l DIR`)",
+}
+_HELPS_TO_LOOK_ELSE = "see to the storage that it is on (`findmnt -T DIR`, and the kernel's log), or give another"
+_HELPS_TO_WRITE = {
+    errno.ENOSPC: "free some space, or inodes: directory.space and directory.inodes tell which is short",
+    errno.EDQUOT: "free some of the publisher's user's quota there, or raise it",
+    errno.EROFS: "mount it writable where the publisher runs; `findmnt -T DIR` shows how it is mounted",
+}
+_HELPS_TO_WRITE_ELSE = (
+    "run this as the publisher's user, where it runs; that user has to be able to create and rename files there"
+)
 
 
 class Step(NamedTuple):
@@ -43,7 +65,8 @@ class Step(NamedTuple):
 class Trial(NamedTuple):
     """What came of replacing a probe file again and again while it was looked at.
 
-    `failure` is the OSError that ended it; `wrong` counts looks by what was wrong with them.
+    `failure` is the OSError that ended it, and `errno` its number; `wrong` counts looks by what was wrong with
+    them.
     """
 
     replaced: int
@@ -51,8 +74,7 @@ class Trial(NamedTuple):
     wrong: dict[str, int]
     mode: int | None
     failure: str | None
-    is_forbidden: bool
-    """Whether `failure` is that of somebody who may not write there."""
+    errno: int | None = None
 
 
 class Room(NamedTuple):
@@ -77,6 +99,13 @@ class Place(NamedTuple):
     heartbeats: Sequence[Heartbeat]
 
 
+class Unseen(NamedTuple):
+    """Why a directory could not be looked at: a sentence, and the number of its OSError."""
+
+    why: str
+    errno: int | None
+
+
 class JobUser(NamedTuple):
     """Whose launchers have to see decisions; `uid` None means everybody's."""
 
@@ -85,19 +114,21 @@ class JobUser(NamedTuple):
     groups: Collection[int] = ()
 
 
-def missing_place(path: str, why: str) -> list[Check]:
+def missing_place(path: str, unseen: Unseen) -> list[Check]:
     """Return the checks of a directory that could not be looked at."""
-    found = error(
-        "directory.path",
-        f"{path}: {why}",
-        "create it on storage that every launcher sees, and give its absolute path; it is never created by us",
-    )
+    helps = _HELPS_TO_LOOK_ELSE if unseen.errno is None else _HELPS_TO_LOOK.get(unseen.errno, _HELPS_TO_LOOK_ELSE)
+    found = error("directory.path", f"{path}: {unseen.why}", helps)
     return [found, *(skipped(name, "the directory could not be looked at") for name in CHECKS[1:])]
+
+
+def normal(path: str) -> str:
+    """Write an absolute path without what says nothing: `//`, `.`, `name/..`, a slash at its end."""
+    return "/" + posixpath.normpath(path).lstrip("/")  # normpath() leaves two slashes at the beginning
 
 
 def check_path(place: Place) -> Check:
     """Judge its name: launchers are given the same one, and it has to mean the same directory always."""
-    if place.real != place.path.rstrip("/"):
+    if place.real != normal(place.path):
         return warning(
             "directory.path",
             f"{place.path} is {place.real}: a symbolic link is on the way",
@@ -152,15 +183,11 @@ def check_visibility(place: Place) -> Check:
 def check_replace(place: Place, *, is_published: bool) -> Check:
     """Judge whether files are replaced whole, which was tried; `is_published`: somebody else does so already."""
     name, trial = "directory.replace", place.trial
-    if trial.failure is not None and trial.is_forbidden and is_published:
+    if trial.failure is not None and trial.errno in {*_FORBIDDEN, errno.EROFS} and is_published:
         return skipped(name, f"{trial.failure}: not ours to write to, and a publisher lives")
     if trial.failure is not None:
-        return error(
-            name,
-            f"{trial.failure}, after {trial.replaced} replacements",
-            "run this as the publisher's user, where it runs; that user has to be able to create and rename files "
-            "there, and the mount has to be writable for it",
-        )
+        told = f"{trial.failure}, after {trial.replaced} replacements"
+        return error(name, told, _HELPS_TO_WRITE.get(trial.errno or 0, _HELPS_TO_WRITE_ELSE))
     if trial.wrong:
         told = ", ".join(f"{count} found {what}" for what, count in sorted(trial.wrong.items()))
         return error(
@@ -209,14 +236,18 @@ def may_search(step: Step, who: JobUser) -> bool:
     return bool(step.mode & stat.S_IXOTH)
 
 
-def check_writers(place: Place) -> Check:
-    """Judge who else may decide what stands there."""
+def check_writers(place: Place, *, for_many: bool) -> Check:
+    """Judge who else may decide what stands there; `for_many`: a site-wide publisher is wanted, or has been there.
+
+    Such a one refuses what trust.stranger() names.
+    """
     name = "directory.writers"
     if place.stranger is None:
         return ok(name, "root and this user alone may change what stands there")
-    return warning(
+    return (error if for_many else warning)(
         name,
-        f"{place.stranger}: whoever may write can exclude and un-exclude every job that looks here",
+        f"{place.stranger}: whoever may write can exclude and un-exclude every job that looks here; "
+        "`publish --all` and `--partition` refuse it unless --allow-shared-dir is given",
         "for a service of many users' jobs give a directory that the service owns, with mode 0755, below "
         "directories that only root or the service may write to",
     )

@@ -6,7 +6,6 @@ process be killed, the next publisher of this host removes it.
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 import threading
@@ -19,14 +18,13 @@ from segment_health.atomic import open_directory, read_file, replace_file, tempo
 from segment_health.contract import ARTIFACT_MODE
 from segment_health.store import DecisionDirectory
 
-from .directory import Place, Room, Step, Trial
+from .directory import Place, Room, Step, Trial, normal
 from .mount import Mount, mount_of, read_mounts
 
 _REPLACEMENTS = 200
 _TRIAL_SECONDS = 2.0
 _CONTENTS = (b"a" * 100, b"b" * 5000)
 """Of two sizes, neither of which is a part of the other."""
-_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 def examine(path: str) -> Place:
@@ -50,7 +48,7 @@ def examine(path: str) -> Place:
 def _way_to(path: str, real: str) -> list[str]:
     """Name the directories that have to be searched, the outermost first, however `path` is written."""
     way: dict[str, None] = {}
-    for end in (os.path.normpath(path), real):
+    for end in (normal(path), real):
         parts = end.split("/")
         for count in range(1, len(parts) + 1):
             way.setdefault("/".join(parts[:count]) or "/")
@@ -109,8 +107,8 @@ def _try_to_replace(directory: int) -> Trial:
         with suppress(OSError):
             os.unlink(name, dir_fd=directory)
     told = None if failure is None else failure.strerror or str(failure)
-    forbidden = failure is not None and failure.errno in _FORBIDDEN
-    return Trial(replaced, watcher.looks, dict(watcher.wrong), mode, told, forbidden)
+    number = None if failure is None else failure.errno
+    return Trial(replaced, watcher.looks, dict(watcher.wrong), mode, told, number)
 
 
 class _Watcher:

@@ -26,10 +26,22 @@ def living(heartbeats: Sequence[Heartbeat], now: float) -> list[Heartbeat]:
     return sorted(alive, key=lambda beat: beat.last_complete_pass, reverse=True)
 
 
+def asking_elsewhere(alive: Sequence[Heartbeat], host: str) -> str | None:
+    """Name a publisher that lives on another host and goes on asking Slurm; None where there is none."""
+    asking = [beat.publisher for beat in alive if beat.loop and beat.publisher.host != host]
+    return f"{asking[0].scope} on {asking[0].host}" if asking else None
+
+
+def serves_many(heartbeats: Sequence[Heartbeat]) -> bool:
+    """Whether a publisher of other people's jobs has been here, alive or not."""
+    return any(scopes.named(beat.publisher.scope).kind in {"all", "partition"} for beat in heartbeats)
+
+
 def check_alive(heartbeats: Sequence[Heartbeat], now: float, own_job: str | None) -> Check:
     """Judge whether anybody decides here: of a dead publisher the exclusions stay, and nothing new is excluded.
 
-    Of sidecars that died only `own_job`'s is an error: those of other jobs ended with their jobs.
+    Of sidecars that died only `own_job`'s is an error: those of other jobs ended with their jobs. A heartbeat that
+    no loop makes is a warning: nobody here can tell whether there will be a next one.
     """
     name = "publisher.alive"
     if not heartbeats:
@@ -48,6 +60,15 @@ def check_alive(heartbeats: Sequence[Heartbeat], now: float, own_job: str | None
     )
     if lost:
         return error(name, "; ".join(_told(beat, now) for beat in lost[:_SHOWN]), remedy)
+    loops = [beat for beat in alive if beat.loop]
+    watched = {(beat.publisher.cluster, beat.publisher.scope) for beat in loops}
+    single = [beat for beat in alive if not beat.loop and not _is_covered(beat, watched)]
+    if single and (not loops or any(_is_missed(beat, own_job) for beat in single)):
+        return warning(
+            name,
+            "; ".join(_told(beat, now) for beat in single[:_SHOWN]),
+            "start `segment-health publish` without --once, or let cron run it every INTERVAL seconds",
+        )
     if not alive:
         return warning(name, "; ".join(_told(beat, now) for beat in dead[:_SHOWN]), remedy)
     return ok(name, "; ".join(_told(beat, now) for beat in alive[:_SHOWN]))
@@ -106,6 +127,9 @@ def _is_missed(beat: Heartbeat, own_job: str | None) -> bool:
 def _told(beat: Heartbeat, now: float) -> str:
     who, age = beat.publisher, now - beat.last_complete_pass
     when = f"{seconds(age)} ago" if age >= 0 else f"{seconds(-age)} in the future, by this host's clock"
+    name, last = f"{who.scope} of {who.cluster} on {who.host}", f"last complete pass {when}"
+    if beat.is_alive(now) and not beat.loop:
+        by = "by a single pass, or by a publisher that has ended"
+        return f"{name}: {last} {by}: nobody makes the next one unless cron does"
     alive = "alive" if beat.is_alive(now) else "dead"
-    pace = f"one is due every {seconds(beat.interval)}"
-    return f"{who.scope} of {who.cluster} on {who.host}: {alive}, last complete pass {when}, {pace}"
+    return f"{name}: {alive}, {last}, one is due every {seconds(beat.interval)}"

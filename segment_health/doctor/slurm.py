@@ -42,7 +42,7 @@ class Answer(NamedTuple):
 
 
 def check_answer(answer: Answer, *, publisher: str | None) -> Check:
-    """Judge whether Slurm answers; `publisher` names one that lives, and so has asked it from elsewhere."""
+    """Judge whether Slurm answers; `publisher` names one on another host, that goes on asking it."""
     name = "slurm.answer"
     if answer.failure is None:
         took = seconds(answer.answered - answer.asked)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import errno
+import os
+
 import pytest
 
 from segment_health.doctor.directory import (
@@ -9,6 +12,7 @@ from segment_health.doctor.directory import (
     Room,
     Step,
     Trial,
+    Unseen,
     check_inodes,
     check_path,
     check_readers,
@@ -22,7 +26,7 @@ from segment_health.doctor.directory import (
 from segment_health.doctor.mount import Mount
 
 NFS = Mount(1, "/shared", "nfs4", "server:/export", ("rw", "acdirmax=5"))
-TRIAL = Trial(200, 3000, {}, 0o644, None, is_forbidden=False)
+TRIAL = Trial(200, 3000, {}, 0o644, None)
 ROOM = Room(1 << 40, 1 << 41, 1 << 20)
 EVERYBODY = JobUser("everybody", None)
 
@@ -37,14 +41,43 @@ PLACE = Place("/shared/d", "/shared/d", [step(0o755), step(0o755, path="/shared/
 
 def test_a_missing_place_has_every_check() -> None:
     """One error, and the others say why there is no verdict."""
-    checks = missing_place("/nowhere", "No such file or directory")
+    checks = missing_place("/nowhere", Unseen("No such file or directory", errno.ENOENT))
     assert [check.name for check in checks] == list(CHECKS)
     assert [check.severity for check in checks] == ["error"] + ["skipped"] * (len(CHECKS) - 1)
 
 
 @pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (errno.ENOENT, "create it"),
+        (errno.EACCES, "permission"),
+        (errno.EPERM, "permission"),
+        (errno.ENOTDIR, "something else"),
+        (errno.ELOOP, "lead to each other"),
+        (errno.EIO, "see to the storage"),
+        (errno.ETIMEDOUT, "see to the storage"),
+        (None, "see to the storage"),
+    ],
+)
+def test_why_a_place_is_missing(number: int | None, told: str) -> None:
+    """Only what is not there is to be created; whatever else is wrong has its own remedy."""
+    remedy = str(missing_place("/nowhere", Unseen("it failed", number))[0].remedy)
+    assert told in remedy
+    assert ("create" in remedy) == (number == errno.ENOENT)
+
+
+@pytest.mark.parametrize(
     ("path", "real", "severity"),
-    [("/a/b", "/a/b", "ok"), ("/a/b/", "/a/b", "ok"), ("/a/b", "/c/b", "warning")],
+    [
+        ("/a/b", "/a/b", "ok"),
+        ("/a/b/", "/a/b", "ok"),
+        ("/a//b/.", "/a/b", "ok"),
+        ("//a/b", "/a/b", "ok"),
+        ("/a/b/../b", "/a/b", "ok"),
+        ("/", "/", "ok"),
+        ("/a/b", "/c/b", "warning"),
+        ("/a//b/../b", "/c/b", "warning"),
+    ],
 )
 def test_path(path: str, real: str, severity: str) -> None:
     """A symbolic link on the way can be turned."""
@@ -88,18 +121,40 @@ def test_no_mount_is_no_verdict() -> None:
     [
         pytest.param(TRIAL, False, "ok", id="whole"),
         pytest.param(TRIAL._replace(wrong={"no file": 3}), True, "error", id="not atomic"),
-        pytest.param(TRIAL._replace(failure="No space left on device"), True, "error", id="full"),
+        pytest.param(TRIAL._replace(failure="No space left", errno=errno.ENOSPC), True, "error", id="full"),
         pytest.param(
-            TRIAL._replace(failure="Permission denied", is_forbidden=True), False, "error", id="forbidden"
+            TRIAL._replace(failure="Permission denied", errno=errno.EACCES), False, "error", id="forbidden"
         ),
         pytest.param(
-            TRIAL._replace(failure="Permission denied", is_forbidden=True), True, "skipped", id="a service's"
+            TRIAL._replace(failure="Permission denied", errno=errno.EACCES), True, "skipped", id="a service's"
+        ),
+        pytest.param(
+            TRIAL._replace(failure="Read-only", errno=errno.EROFS), True, "skipped", id="a launcher's mount"
         ),
     ],
 )
 def test_replace(trial: Trial, is_published: bool, severity: str) -> None:
     """Who may not write is no fault where somebody else publishes."""
     assert check_replace(PLACE._replace(trial=trial), is_published=is_published).severity == severity
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (errno.EACCES, "run this as the publisher's user"),
+        (errno.EIO, "run this as the publisher's user"),
+        (errno.ENOSPC, "free some space"),
+        (errno.EDQUOT, "quota"),
+        (errno.EROFS, "mount it writable"),
+    ],
+)
+def test_why_nothing_is_replaced(number: int, told: str) -> None:
+    """The cause is named, and the remedy is that cause's: another user finds no more room."""
+    trial = TRIAL._replace(failure=os.strerror(number), errno=number)
+    check = check_replace(PLACE._replace(trial=trial), is_published=False)
+    assert os.strerror(number) in check.detail
+    assert told in str(check.remedy)
+    assert ("run this as" in str(check.remedy)) == (number in {errno.EACCES, errno.EIO})
 
 
 @pytest.mark.parametrize(
@@ -129,10 +184,22 @@ def test_a_mode_that_does_not_stay_is_told() -> None:
     assert check_readers(PLACE._replace(trial=TRIAL._replace(mode=0o600)), EVERYBODY).severity == "warning"
 
 
-@pytest.mark.parametrize(("stranger", "severity"), [(None, "ok"), ("everybody may write to /shared", "warning")])
-def test_writers(stranger: str | None, severity: str) -> None:
-    """Whoever else may write is named."""
-    assert check_writers(PLACE._replace(stranger=stranger)).severity == severity
+@pytest.mark.parametrize(
+    ("stranger", "for_many", "severity"),
+    [
+        (None, False, "ok"),
+        (None, True, "ok"),
+        ("everybody may write to /shared", False, "warning"),
+        ("everybody may write to /shared", True, "error"),
+    ],
+)
+def test_writers(stranger: str | None, severity: str, *, for_many: bool) -> None:
+    """Whoever else may write is named, and who refuses that."""
+    check = check_writers(PLACE._replace(stranger=stranger), for_many=for_many)
+    assert check.severity == severity
+    if stranger is not None:
+        assert stranger in check.detail
+        assert "refuse it unless --allow-shared-dir" in check.detail
 
 
 @pytest.mark.parametrize(

@@ -115,15 +115,18 @@ def instead_of_scontrol(site: Site, change: str) -> Iterator[dict[str, str]]:
 
 
 def test_a_healthy_place(site: Site) -> None:
-    """Nothing is an error, and nothing is left behind; this machine's disk and Slurm's default get a word."""
+    """Nothing is an error, and nothing is left behind; this disk, Slurm's default and a single pass get a word."""
     site.publish()
     before = contents(site.directory)
     checks = doctor(site)
     assert contents(site.directory) == before
-    assert severities(checks) == {"directory.shared": "warning", "slurm.job-requeue": "warning"}
+    assert severities(checks) == dict.fromkeys(
+        ("directory.shared", "slurm.job-requeue", "publisher.alive"), "warning"
+    )
     assert checks["slurm.answer"].detail.startswith("8 nodes, 0 allocations of sandbox within ")
     assert checks["slurm.door"].detail == "text: asked for"
     assert checks["publisher.alive"].detail.startswith("all of sandbox on ")
+    assert "nobody makes the next one unless cron does" in checks["publisher.alive"].detail
 
 
 def test_for_people(site: Site) -> None:
@@ -140,6 +143,7 @@ def test_for_people(site: Site) -> None:
     "arguments",
     [
         pytest.param([], id="no directory"),
+        pytest.param(["--dir", "relative/path"], id="a relative directory"),
         pytest.param(["--dir", "/", "--job-user", "nobody-of-that-name"], id="no such user"),
         pytest.param(["--dir", "/", "--job-user", "99999999999"], id="no such id"),
         pytest.param(["--dir", "/", "--source", "rest"], id="no slurmrestd"),
@@ -154,16 +158,22 @@ def test_usage(site: Site, arguments: list[str]) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("path", ["relative/path", "/nowhere/at/all", "/etc/passwd", "/proc/\x01"])
+@pytest.mark.parametrize("path", ["/nowhere/at/all", "/etc/passwd", "/etc/passwd/x", "/proc/\x01\n"])
 def test_a_directory_that_is_none(site: Site, path: str) -> None:
     """One error, and no verdict on whatever depends on it; Slurm is judged all the same."""
     checks = doctor(site, directory=Path(path))
     assert severities(checks) == {"directory.path": "error", "slurm.job-requeue": "warning"}
+    assert checks["directory.path"].detail.isprintable()
+    assert ("create it" in str(checks["directory.path"].remedy)) == ("passwd" not in path)
     assert checks["publisher.alive"].severity == checks["directory.space"].severity == "skipped"
 
 
 def test_a_symbolic_link_on_the_way(site: Site) -> None:
-    """It is told where it leads."""
+    """It is told where it leads; another way to write the same name is none."""
+    for name in (f"/{site.directory}", f"{site.directory}/../{site.directory.name}//"):
+        assert (
+            read(site.call("doctor", "--dir", name, "--format", "json").stdout)["directory.path"].severity == "ok"
+        )
     link = site.directory.with_name("link")
     link.symlink_to(site.directory)
     check = doctor(site, directory=link)["directory.path"]
@@ -188,11 +198,14 @@ def test_a_closed_ancestor(site: Site, open_to_all: Path) -> None:
 
 
 def test_who_else_may_write(site: Site) -> None:
-    """A directory that everybody may write to is a word worth."""
+    """What `publish --all` refuses is an error for root, and a word worth for others, or where it is meant so."""
     site.directory.chmod(0o1777)
+    assert site.call("publish", "--once", "--all", "--dir", str(site.directory)).returncode == 2
     check = doctor(site)["directory.writers"]
-    assert check.severity == "warning"
+    assert check.severity == ("error" if US == "0" else "warning")
     assert "everybody may write to" in check.detail
+    meant = doctor(site, env={"SEGMENT_HEALTH_ALLOW_SHARED_DIR": "true"})["directory.writers"]
+    assert meant.severity == "warning"
 
 
 @pytest.mark.root
@@ -207,6 +220,7 @@ def test_a_full_disk(site: Site, tmpfs: Callable[[str], Path]) -> None:
     assert checks["directory.space"].detail.startswith("0 bytes free of 1.0 MiB")
     assert checks["directory.replace"].severity == "error"
     assert "No space left on device" in checks["directory.replace"].detail
+    assert "free some space" in str(checks["directory.replace"].remedy)
     assert sorted(os.listdir(full)) == ["ballast", "more"]
 
 
@@ -231,6 +245,7 @@ def test_a_read_only_mount(site: Site, tmpfs: Callable[[str], Path]) -> None:
     check = doctor(site, directory=mounted)["directory.replace"]
     assert check.severity == "error"
     assert "Read-only file system" in check.detail
+    assert "mount it writable" in str(check.remedy)
     subprocess.run(["mount", "-o", "remount,rw", mounted], check=True)
     done = site.call("publish", "--once", "--all", "--dir", str(mounted))
     assert done.returncode == 0, done
@@ -241,7 +256,7 @@ def test_a_read_only_mount(site: Site, tmpfs: Callable[[str], Path]) -> None:
 
 
 def test_slurm_that_does_not_answer(cluster: Sandbox, site: Site) -> None:
-    """It is an error where nobody publishes; where somebody does a launcher's node needs no Slurm."""
+    """It is an error, unless a loop elsewhere asks it: then a launcher's node needs no Slurm."""
     cluster.pause_controller()
     checks = doctor(site, "--timeout", "1")
     assert checks["slurm.answer"].severity == "error"
@@ -250,6 +265,10 @@ def test_slurm_that_does_not_answer(cluster: Sandbox, site: Site) -> None:
     cluster.continue_controller()
     site.publish()
     cluster.pause_controller()
+    assert doctor(site, "--timeout", "1")["slurm.answer"].severity == "error"
+    (heartbeat,) = (site.directory / ".segment-health/heartbeat").iterdir()
+    told = json.loads(heartbeat.read_text()) | {"host": "elsewhere", "loop": True}
+    heartbeat.write_text(json.dumps(told))
     assert doctor(site, "--timeout", "1")["slurm.answer"].severity == "warning"
 
 
