@@ -11,7 +11,7 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv demo test test-nvrx test-matrix test-faults test-soak test-mutants format check docs bench clean
+.PHONY: help setup venv demo test test-nvrx test-matrix test-faults test-soak test-mutants format check docs fuzz bench clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -56,6 +56,10 @@ check: venv ## lint, format, types, imports: changes nothing
 
 docs: venv ## build the documentation into site/; a broken link is an error
 	$(VENV)/mkdocs build --strict --quiet
+
+fuzz: venv ## fuzz the parsers by coverage; ARGS='--seconds 60 nodes jobs' names them
+	@$(VENV)/python -m pip -qq --disable-pip-version-check install --group fuzz
+	@$(VENV)/python -m tests.fuzz.run_atheris $(ARGS)
 
 bench: venv ## time one pass over a large cluster
 	$(VENV)/python benchmarks/one_pass.py $(ARGS)
