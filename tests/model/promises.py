@@ -64,10 +64,11 @@ class Step:
     `scope` made a pass by Slurm's whole answer `view`; `units` are those of its scope there, with what the scope
     knows of them. None is that there was no pass, `outdated` that there was one without an answer, or by an old
     one. `finished` says that it came to its end, but for the units that it `failed` to write; `clean` that nothing
-    befell it. `gone` are units that two whole answers in a row did not show, `dead` scopes whose publishers do not
-    live, `overridden` units that a person wants used. `told` are exclusions that something else than a pass is to
-    lift (a person, staleness, prune), `allowed` those that it may. `strangers` are artifacts that somebody else
-    wrote, `said` all that ever stood in one.
+    befell it. `newer` are units of which another host has written for this scope since it asked, `gone` are units
+    that two whole answers in a row did not show, `dead` scopes whose publishers do not live, `overridden` units that
+    a person wants used. `told` are exclusions that something else than a pass is to lift (a person, staleness,
+    prune), `allowed` those that it may. `strangers` are artifacts that somebody else wrote, `said` all that ever
+    stood in one.
     """
 
     before: Directory
@@ -80,6 +81,7 @@ class Step:
     finished: bool = False
     clean: bool = False
     failed: frozenset[str] = frozenset()
+    newer: frozenset[str] = frozenset()
     gone: frozenset[str] = frozenset()
     dead: frozenset[str] = frozenset()
     overridden: frozenset[str] = frozenset()
@@ -91,7 +93,11 @@ class Step:
     def settled(self) -> Iterator[tuple[str, Unit]]:
         """Go through the units that the pass judged, and did what it wanted to."""
         if self.finished:
-            yield from ((u, unit) for u, unit in self.units.items() if unit.understood and u not in self.failed)
+            yield from (
+                (u, unit)
+                for u, unit in self.units.items()
+                if unit.understood and u not in self.failed | self.newer
+            )
 
     def ours(self, directory: Directory) -> dict[str, dict[str, Any]]:
         """Return the exclusions that publishers of this project wrote, whichever."""
@@ -206,6 +212,12 @@ def what_others_wrote_is_left_alone(step: Step) -> None:
         assert step.after.artifacts.get(unit) == content, f"{unit} was a stranger's"
 
 
+def a_newer_word_stands(step: Step) -> None:
+    """Leave what another host wrote for this scope since this one asked: its view may be the newer one."""
+    for unit in step.newer:
+        assert step.after.artifacts.get(unit) == step.before.artifacts[unit], f"{unit}: a newer word"
+
+
 def every_artifact_is_whole(step: Step) -> None:
     """Show readers zero bytes or one JSON object on one line, whenever the publisher was killed."""
     for unit, artifact in step.ours(step.after).items():
@@ -230,6 +242,7 @@ PROMISES: tuple[Callable[[Step], None], ...] = (
     a_new_generation_never_inherits,
     what_is_told_is_lifted,
     what_others_wrote_is_left_alone,
+    a_newer_word_stands,
     every_artifact_is_whole,
     nothing_else_lies_there,
 )

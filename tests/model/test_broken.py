@@ -89,6 +89,10 @@ BROKEN = {
         promises.what_others_wrote_is_left_alone,
         a_pass(b"n1,n2", b"", unit(), strangers={"8": b"n1,n2"}),
     ),
+    "an older view lifts": (
+        promises.a_newer_word_stands,
+        a_pass(says(), b"", unit(), newer=frozenset({"8"})),
+    ),
     "half an artifact": (promises.every_artifact_is_whole, a_pass(None, says()[:-1], BAD)),
     "an artifact without its generation": (
         promises.every_artifact_is_whole,

@@ -229,11 +229,12 @@ class World(RuleBasedStateMachine):
         watched = {
             name: mind.sees(name, unit) for name, unit in seen.view.items() if covers(scope, name, unit.owner)
         }
-        news = {
+        newer = {
             name
             for name, artifact in self.ours(before).items()
             if artifact["publisher"]["scope"] == scope and artifact["publisher"]["host"] != seen.host
             if at <= seconds(artifact["updated"]) <= at + 120
+            if name not in seen.view or run_of(artifact) == seen.view[name].run
         }
         self.judge(
             before,
@@ -243,7 +244,8 @@ class World(RuleBasedStateMachine):
             units=watched,
             finished=said.finished,
             clean=fault is None,
-            failed=said.failed | news,
+            failed=said.failed,
+            newer=frozenset(newer),
             gone=frozenset(name for name, times in mind.missed.items() if times >= 2),
             dead=dead,
             overridden=frozenset(name for name, unit in watched.items() if self.is_overridden(name, unit)),
