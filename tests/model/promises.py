@@ -65,10 +65,10 @@ class Step:
     knows of them. None is that there was no pass, `outdated` that there was one without an answer, or by an old
     one. `finished` says that it came to its end, but for the units that it `failed` to write; `clean` that nothing
     befell it. `newer` are units of which another host has written for this scope since it asked, `gone` are units
-    that two whole answers in a row did not show, `dead` scopes whose publishers do not live, `overridden` units that
-    a person wants used. `told` are exclusions that something else than a pass is to lift (a person, staleness,
-    prune), `allowed` those that it may. `strangers` are artifacts that somebody else wrote, `said` all that ever
-    stood in one.
+    that two whole answers in a row did not show, `dead` scopes whose publishers do not live, `overridden` units
+    that a person wants used. `told` are exclusions that something else than a pass is to lift (a person,
+    staleness, prune), `allowed` those that it may. `strangers` are artifacts that somebody else wrote, `said` all
+    that ever stood in one.
     """
 
     before: Directory
