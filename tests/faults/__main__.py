@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import signal
 import sys
 import time
 from dataclasses import dataclass, field
@@ -109,6 +110,8 @@ def main() -> int:
         dice.shuffle(wanted)
         forked, whole = 100, 10
         print(f"seed {told.seed}")
+    # Ended from outside it ends what it started, mounts above all.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with laboratory() as lab:
         run = Run(lab, not told.short, time.monotonic() + (SHORT_SECONDS if told.short else 1e9))
         for names in wanted:
