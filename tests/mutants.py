@@ -49,8 +49,8 @@ MUTANTS = [
     Mutant(
         "a temporary may be somebody's link",
         "segment_health/atomic.py",
-        "os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC\n    descriptor = os.open(temporary",
-        "os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC\n    descriptor = os.open(temporary",
+        "temporary, os.open(temporary, flags,",
+        "temporary, os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC,",
         (STORE,),
     ),
     Mutant(
@@ -119,7 +119,7 @@ MUTANTS = [
     Mutant(
         "a node without a verdict is fit",
         "segment_health/judge.py",
-        "            all_understood = False\n",
+        "            unclear.add(name)\n",
         "            pass\n",
         (PUBLISH,),
     ),
@@ -213,6 +213,13 @@ MUTANTS = [
         "    if age > publication.storage_timeout:\n",
         "    if False:\n",
         (TAKEOVER,),
+    ),
+    Mutant(
+        "what lies under a mount point is the directory",
+        "segment_health/publish.py",
+        "        if publication.device not in {None, directory.device} and situation.previous_pass is None:\n",
+        "        if False:\n",
+        ("tests/test_watch.py",),
     ),
     Mutant(
         "the consumer looks at the link",
