@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .consumer import is_id
 from .contract import Generation, Publisher, UnitId, artifact_of, document_of
 from .record import Fields, one_line, utc
 from .situation import Memory, Override, Remembered
@@ -140,7 +141,7 @@ def decode_state(content: bytes) -> Memory:
     """
     state = Fields(json.loads(content))
     units = {
-        UnitId(unit.text("job_id"), unit.text("task_id")): Remembered(
+        _unit_id(unit): Remembered(
             Generation(unit.number("restart_count"), unit.number("start_time")),
             unit.text("nodelist"),
             unit.text("user_id"),
@@ -158,6 +159,13 @@ def decode_state(content: bytes) -> Memory:
         for row in state.optional("seen", state.each) or []
     }
     return Memory(units, seen, state.optional("held", state.number) or 0)
+
+
+def _unit_id(unit: Fields) -> UnitId:
+    ids = UnitId(unit.text("job_id"), unit.text("task_id"))
+    if not all(map(is_id, ids)):  # they become numbers, and a file's name
+        raise ValueError
+    return ids
 
 
 def _over(unit: Fields) -> Artifact | None:

@@ -498,6 +498,7 @@ def _memory(data: bytes) -> None:
     with suppress(*GARBLED):
         state = memory.decode_state(data)
         assert memory.decode_state(memory.encode_state(state)) == state
+        assert all(contract.unit_of_artifact(unit.artifact_name) == unit for unit in state.units)
 
 
 @target("fields")

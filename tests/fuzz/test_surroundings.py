@@ -208,6 +208,16 @@ def test_spoilt_ledgers(tmp_path_factory: pytest.TempPathFactory, name: str, edi
         publish(directory)
 
 
+def test_a_unit_that_can_be_none(tmp_path: Path) -> None:
+    """A state with a unit whose ids are no numbers is garbled, and kept aside: it stops no pass."""
+    path = tmp_path / ".segment-health/state/all@fake.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(STATE.replace(b'"job_id":"1"', b'"job_id":"../x"'))
+    assert any("garbled" in remark for remark in publish(tmp_path).remarks)
+    assert b"../x" in path.with_name(f"{path.name}.unreadable").read_bytes()
+    assert publish(tmp_path).remarks == []
+
+
 COMMAND = Path(sysconfig.get_path("scripts")) / "segment-health"
 PATHS = [
     b"",
