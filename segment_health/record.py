@@ -101,3 +101,8 @@ def one_line(document: Mapping[str, Any]) -> bytes:
 def printable(text: str) -> str:
     """Escape what a terminal would act upon: control characters, and whatever has no glyph."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def brief(text: str, limit: int) -> str:
+    """Cut what is longer than `limit`, and escape as printable() does: for a message that quotes it."""
+    return printable(text if len(text) <= limit else f"{text[:limit]}...")

@@ -19,6 +19,7 @@ from . import scope as scopes
 from . import toml
 from .bounded import bounded
 from .policy import limits
+from .record import brief
 from .trust import stranger
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _SECRET = frozenset({"rest_jwt_file", "rest_url"})
 """Settings in whose place somebody may have put a token or a password: never repeated."""
 _MAX_FILE = 1 << 20
 """Bytes of a settings file that are read."""
+_MAX_COMMAND = 10_000  # characters: shlex needs time by the square of a word, a minute for 1 MB
 _MAX_QUOTED = 200
 """Characters of a wrong value that are repeated."""
 _SCOPE_KEYS = ("job", "user", "partition", "all")
@@ -79,7 +81,7 @@ def _max_new_exclusions(value: object) -> str:
 
 def _command(text: str) -> str:
     """Refuse what cannot be split into the words of a command."""
-    if "\0" in text or not shlex.split(text):
+    if len(text) > _MAX_COMMAND or "\0" in text or not shlex.split(text):
         raise ValueError("not a command")
     return text
 
@@ -279,8 +281,9 @@ def _from_file(path: str) -> dict[str, tuple[str, object]]:
 
 def _must_be_known(key: str, shown: str, *, like: Callable[[str], str] = str) -> None:
     if key not in Settings.model_fields:
-        nearest = difflib.get_close_matches(key, Settings.model_fields, n=1, cutoff=0)
-        raise SettingsError(f"unknown setting {shown}; the nearest known one is {like(nearest[0])}")
+        nearest = difflib.get_close_matches(key, Settings.model_fields, n=1, cutoff=0)[0]
+        told = brief(shown, _MAX_QUOTED)
+        raise SettingsError(f"unknown setting {told}; the nearest known one is {like(nearest)}")
 
 
 def _explain(error: Any, merged: Mapping[str, tuple[str, object]]) -> str:
@@ -294,4 +297,4 @@ def _quoted(value: object) -> str:
         text = ascii(value)
     except ValueError:  # a number of thousands of digits
         return "an absurd number"
-    return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}..."
+    return brief(text, _MAX_QUOTED)

@@ -38,16 +38,19 @@ class NotToml(ValueError):  # noqa: N818 - what the text is
 
 
 def content_of(path: str, limit: int) -> bytes:
-    """Return what stands in a file that a person wrote, wherever it lies, up to `limit` bytes.
+    """Return what stands in a file that a person wrote, wherever it lies, of at most `limit` bytes.
 
-    Raises OSError, and ValueError for what is no path.
+    Raises OSError, for a larger one too, and ValueError for what is no path.
     """
 
     def work() -> bytes:
         with open(path, "rb", opener=_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise OSError(errno.EINVAL, "not a regular file")
-            return file.read(limit)
+            content = file.read(limit + 1)
+            if len(content) > limit:
+                raise OSError(errno.EFBIG, f"larger than {limit} bytes")
+            return content
 
     return bounded(work, READ_SECONDS, path)
 

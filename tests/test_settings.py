@@ -241,3 +241,22 @@ def test_saved_answers_come_in_pairs(given: dict[str, str]) -> None:
         Settings.model_validate(given).saved_answers()
     assert Settings().saved_answers() is None
     assert Settings(nodes_from="/n", jobs_from="/j").saved_answers() == ("/n", "/j")
+
+
+@pytest.mark.parametrize("what", ["\x1b[2J\n", "\udcff", "Q" * 100_000])
+def test_a_name_of_the_environment_is_quoted(what: str) -> None:
+    """Whatever somebody named a variable, what is said of it is one short line that any terminal can show."""
+    with pytest.raises(SettingsError, match="unknown setting") as refused:
+        load({}, {f"SEGMENT_HEALTH_{what}": "1"}, None)
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 400
+
+
+def test_what_is_too_long(tmp_path: Path) -> None:
+    """A file is read whole or refused, and a command that nobody typed costs no time."""
+    path = tmp_path / "settings.toml"
+    path.write_text("interval = 60\n" + "#\n" * (1 << 19))
+    with pytest.raises(SettingsError, match="larger than"):
+        load({}, {}, str(path))
+    with pytest.raises(SettingsError, match="ON_SEPARATE: not a command"):
+        load({}, {"SEGMENT_HEALTH_ON_SEPARATE": "x" * 200_000}, None)
