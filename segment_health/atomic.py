@@ -100,6 +100,8 @@ def read_file(directory: int, name: str, limit: int, *, owners: Container[int] |
             raise OSError(errno.EINVAL, "not a regular file", name)
         if owners is not None and found.st_uid not in owners:
             raise StrangeError(errno.EPERM, f"belongs to uid {found.st_uid}", name)
+        if found.st_size > limit:  # before that much memory is asked for
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), name)
         content = file.read(limit + 1)
     if len(content) > limit:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), name)

@@ -46,7 +46,8 @@ MAX_HISTORY = 8 << 20
 _EVERYBODYS = ("all@", "partition:")
 """How the names of files begin whose scopes are not one user's."""
 _MAX_SMALL = 1 << 20
-_MAX_STATE = 1 << 28
+_MAX_STATE = 1 << 24
+"""Bytes of a state; what 100,000 nodes show, and 10,000 units, has some 8 MB. Read, it needs 20 times as much."""
 
 
 class Ledger:
