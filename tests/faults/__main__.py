@@ -18,15 +18,14 @@ import sys
 import time
 from dataclasses import dataclass, field
 
-from . import clock, cluster, commands, content, process, slurm, storage
 from .fault import FAULTS
 from .kills import Kills, kill_forked, kill_whole
+from .kinds import KINDS
 from .laboratory import Laboratory, laboratory
 from .page import missing, render, write
 from .pairs import PAIRS
 from .scenario import Report, play
 
-KINDS = (storage, content, process, clock, slurm, cluster, commands)
 SHORT_SECONDS = 150.0
 """After which a short run begins no further scenario."""
 FORKED, WHOLE = 1000, 150
@@ -94,7 +93,9 @@ def main() -> int:
     if os.geteuid() != 0:
         print("make test-faults: mounts and traces, so it wants root", file=sys.stderr)
         return 2
-    singles: list[tuple[str, ...]] = [(name,) for name in FAULTS]
+    kinds = [kind.__name__.rpartition(".")[2] for kind in KINDS]
+    ordered = sorted(FAULTS, key=lambda name: kinds.index(FAULTS[name].kind))
+    singles: list[tuple[str, ...]] = [(name,) for name in ordered]
     wanted = [*singles, *PAIRS]
     dice = random.Random(told.seed)
     forked, whole = FORKED, WHOLE

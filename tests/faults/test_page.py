@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from tests.faults import clock, content, process, slurm, storage
 from tests.faults.fault import FAULTS
-from tests.faults.page import figures_in, missing, names_in
+from tests.faults.kinds import KINDS
+from tests.faults.page import TITLES, figures_in, missing, names_in
 from tests.faults.pairs import PAIRS
-
-KINDS = (storage, content, process, clock, slurm)  # each registers its faults
 
 
 def test_every_fault_and_pair_is_on_the_page() -> None:
@@ -19,6 +17,12 @@ def test_the_page_names_no_other() -> None:
     """What was removed, or has another name now, is not promised any more."""
     rows = {("fault",), ("---",), ("fault", "and in the middle of it"), ("---", "---")}
     assert names_in() - {(name,) for name in FAULTS} - set(PAIRS) - rows == set()
+
+
+def test_every_kind_has_a_heading() -> None:
+    """Else a run of 20 minutes ends before its page is written."""
+    assert {kind.__name__.rpartition(".")[2] for kind in KINDS} == TITLES.keys()
+    assert {fault.kind for fault in FAULTS.values()} == TITLES.keys()
 
 
 def test_pairs_are_of_faults() -> None:
