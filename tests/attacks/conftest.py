@@ -336,6 +336,8 @@ class Jobs:
 @pytest.fixture(scope="session")
 def people() -> Iterator[dict[str, Person]]:
     """Three users of this test run: the attacker, the victim, and the one that the service may run as."""
+    # Whoever ends the tests by SIGTERM is to leave no user behind: as Ctrl-C, it lets fixtures end.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     tag = secrets.token_hex(3)
     names = {role: f"sh-{role}-{tag}" for role in ("attacker", "victim", "service")}
     made: list[str] = []
@@ -350,6 +352,7 @@ def people() -> Iterator[dict[str, Person]]:
             _end_processes_of(uid)
             subprocess.run(["userdel", name], check=True)
             shutil.rmtree(f"/tmp/segment-health-{uid}", ignore_errors=True)  # its locks
+        signal.signal(signal.SIGTERM, before)
 
 
 def _end_processes_of(uid: int) -> None:
