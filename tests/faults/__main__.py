@@ -26,7 +26,7 @@ from .page import missing, render, write
 from .pairs import PAIRS
 from .scenario import Report, play
 
-SHORT_SECONDS = 150.0
+SHORT_SECONDS = 130.0
 """After which a short run begins no further scenario."""
 FORKED, WHOLE = 1000, 150
 

@@ -165,7 +165,7 @@ def all_killed_in_rename(lab: Laboratory) -> Iterator[None]:
     attacks=_STARVED,
     how="RLIMIT_AS at what it has already",
     holds=EVERYONE,
-    says="memory ran out",
+    says="memory",
 )
 @contextmanager
 def no_memory(lab: Laboratory) -> Iterator[None]:
