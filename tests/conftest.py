@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from slurm.commands.run import Commands
@@ -80,6 +81,12 @@ def fake_slurm(tmp_path: Path) -> FakeSlurm:
 def root() -> Path:
     """The project's directory."""
     return Path(__file__).parent.parent
+
+
+# In CI the same examples every time, so that a change alone decides; other runs draw anew.
+hypothesis.settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI") == "true":
+    hypothesis.settings.load_profile("ci")
 
 
 def pytest_configure() -> None:
