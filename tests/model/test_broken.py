@@ -76,6 +76,10 @@ BROKEN = {
     ),
     "excluded at another level": (promises.nothing_false_is_told, a_pass(None, says(SEPARATE), BAD)),
     "excluded beyond its scope": (promises.nothing_false_is_told, a_pass(None, says(), BAD, units={})),
+    "excluded in another scope's name": (
+        promises.nothing_false_is_told,
+        a_pass(None, says(scope="user:bob"), BAD),
+    ),
     "excluded below the bar": (
         promises.nothing_false_is_told,
         a_pass(None, says(), BAD, publish_at=SEPARATE),

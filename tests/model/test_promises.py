@@ -119,7 +119,7 @@ class World(RuleBasedStateMachine):
         self.clock = FakeClock(int(time.time()))
         self.minds = {scope: Mind() for scope in SCOPES}
         self.slow: dict[str, Seen] = {}
-        self.overrides: dict[str, tuple[tuple[int, int], frozenset[str]]] = {}
+        self.overrides: dict[str, tuple[tuple[int, int], frozenset[str], str]] = {}
         self.strangers: dict[str, bytes] = {}
         self.lies = Directory()
         self.said: set[bytes] = set()
@@ -248,19 +248,23 @@ class World(RuleBasedStateMachine):
             newer=frozenset(newer),
             gone=frozenset(name for name, times in mind.missed.items() if times >= 2),
             dead=dead,
-            overridden=frozenset(name for name, unit in watched.items() if self.is_overridden(name, unit)),
+            overridden=frozenset(name for name, unit in watched.items() if self.is_overridden(name, unit, scope)),
         )
         if fault is None:
             mind.learns(watched)
         for name, unit in watched.items():
-            void = unit.understood and not self.is_overridden(name, unit)
+            void = unit.understood and not self.is_overridden(name, unit, scope)
             if void and (fault is None or not self.word_on(name).exists()):
                 self.overrides.pop(name, None)
 
-    def is_overridden(self, name: str, unit: Unit) -> bool:
-        """Tell whether a person's word holds: "until the unit's generation or its set of bad nodes changes"."""
-        run, nodes = self.overrides.get(name, (None, frozenset()))
-        return run == unit.run and unit.faults.keys() <= nodes <= unit.faults.keys() | unit.unclear
+    def is_overridden(self, name: str, unit: Unit, scope: str) -> bool:
+        """Tell whether a person's word holds: "until the unit's generation or its set of bad nodes changes".
+
+        That a node is no longer bad is for the scope to say whose exclusion it was.
+        """
+        run, nodes, writer = self.overrides.get(name, (None, frozenset(), ""))
+        fewer = scope == writer and not nodes <= unit.faults.keys() | unit.unclear
+        return run == unit.run and unit.faults.keys() <= nodes and not fewer
 
     def word_on(self, name: str) -> Path:
         """Return where a person's word on a unit is kept."""
@@ -306,7 +310,8 @@ class World(RuleBasedStateMachine):
         said = {name: artifact for name, artifact in self.ours(before).items() if name == unit}
         for name, artifact in said.items():
             if self.word_on(name).exists():
-                self.overrides[name] = (run_of(artifact), frozenset(hostlist.expand(artifact["unavailable"])))
+                nodes = frozenset(hostlist.expand(artifact["unavailable"]))
+                self.overrides[name] = (run_of(artifact), nodes, artifact["publisher"]["scope"])
             else:
                 self.overrides.pop(name, None)
         self.untidy |= fault is not None
@@ -314,11 +319,11 @@ class World(RuleBasedStateMachine):
 
     @rule(scope=scopes)
     def a_scope_goes_stale(self, scope: str) -> None:
-        """No pass was complete for too long: the loop lets go."""
-        before = self.lies
+        """No pass was complete for too long: the loop lets go, and hands back what it had raised."""
+        before, dead = self.lies, frozenset(SCOPES) - self.living()
         lift.lift_stale(str(self.path), Publisher("a", 1, "0.1.0", "fake", scope), self.now())
         told = {name for name, artifact in self.ours(before).items() if artifact["publisher"]["scope"] == scope}
-        self.judge(before, told=told, allowed=told)
+        self.judge(before, scope=scope, dead=dead, told=told, allowed=told)
 
     @rule()
     def cron_prunes(self) -> None:
@@ -378,7 +383,7 @@ class World(RuleBasedStateMachine):
             wanted = [
                 s
                 for s, unit in seen.items()
-                if unit.level >= SCOPES[s].policy.publish_at and not self.is_overridden(name, unit)
+                if unit.level >= SCOPES[s].policy.publish_at and not self.is_overridden(name, unit, s)
             ]
             assert self.lies.excludes(name) or not wanted, f"{name} is not excluded"
             if not any(unit.unclear for unit in seen.values()):
