@@ -816,6 +816,7 @@ for _ in range(4):
 """
 
 
+@pytest.mark.timeout(1200)  # each pass starts a child; on a busy machine that adds up
 def test_memory_is_flat_over_2000_passes(tmp_path: Path) -> None:
     """A loop that runs for weeks keeps nothing from pass to pass; in a process of its own, as in life."""
     weeks = [sys.executable, "-c", WEEKS, str(tmp_path)]
