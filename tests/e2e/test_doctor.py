@@ -78,8 +78,8 @@ def contents(directory: Path) -> dict[Path, bytes | None]:
 
 @pytest.fixture
 def open_to_all() -> Iterator[Path]:
-    """A directory below which everybody may look, as pytest's own is not."""
-    path = Path(tempfile.mkdtemp(prefix="doctor-"))
+    """A directory below which everybody may look, as pytest's own is not, nor TMPDIR in a private home."""
+    path = Path(tempfile.mkdtemp(prefix="doctor-", dir="/tmp"))
     path.chmod(0o755)
     yield path
     shutil.rmtree(path)
