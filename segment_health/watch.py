@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from .lock import AlreadyRunning, LockError
 from .sources import SourceUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from .publish import Pass
     from .store import Change
@@ -23,6 +24,16 @@ FAILURES_TO_LIFT = 2
 long time, has asked only once."""
 MAX_BACKOFF = 4
 """Intervals that the wait grows to while Slurm does not answer: it is asked less, and its return is noticed."""
+
+
+class Cause(Enum):
+    """Why a pass was not made. The values are public: metrics are labelled with them."""
+
+    SLURM = "slurm"
+    """Slurm's state is unknown."""
+    LOCK = "lock"
+    DIRECTORY = "directory"
+    MEMORY = "memory"
 
 
 class Bell(Protocol):
@@ -68,19 +79,46 @@ class Publishing(Protocol):
 
 
 class Listener(Protocol):
-    """Who is told what happens."""
+    """Who is told what happens; `seconds` is how long a pass took."""
 
-    def completed(self, done: Pass) -> None:
+    def completed(self, done: Pass, seconds: float) -> None:
         """A complete pass was made."""
 
-    def failed(self, cause: str) -> None:
-        """A pass was not made, and why."""
+    def failed(self, cause: Cause, why: str, seconds: float) -> None:
+        """A pass was not made; `why` is a sentence."""
 
-    def went_stale(self, changes: list[Change], seconds: float) -> None:
+    def went_stale(self, changes: list[Change], silent: float) -> None:
         """Exclusions were lifted because no pass was complete for so many seconds."""
 
     def standing_by(self) -> None:
         """Another publisher lives; this one waits."""
+
+
+class Listeners:
+    """Tells several listeners the same, in their order."""
+
+    def __init__(self, listeners: Sequence[Listener]) -> None:
+        self._listeners = listeners
+
+    def completed(self, done: Pass, seconds: float) -> None:
+        """Tell of a complete pass."""
+        for listener in self._listeners:
+            listener.completed(done, seconds)
+
+    def failed(self, cause: Cause, why: str, seconds: float) -> None:
+        """Tell of a pass that was not made."""
+        for listener in self._listeners:
+            listener.failed(cause, why, seconds)
+
+    def went_stale(self, changes: list[Change], silent: float) -> None:
+        """Tell of lifted exclusions."""
+        for listener in self._listeners:
+            listener.went_stale(changes, silent)
+
+    def standing_by(self) -> None:
+        """Tell that this publisher waits."""
+        for listener in self._listeners:
+            listener.standing_by()
 
 
 @dataclass(slots=True)
@@ -127,30 +165,28 @@ def run(  # noqa: PLR0913 - the parts of a loop, each of which tests replace
 def _attempt(
     publishing: Publishing, listener: Listener, failures: _Failures, monotonic: Callable[[], float]
 ) -> None:
+    began = monotonic()
     try:
         done = publishing.attempt()
     except SourceUnknown as unknown:
-        _fail(
-            publishing,
-            listener,
-            failures,
-            monotonic(),
-            f"Slurm's state is unknown, so every decision stays: {unknown}",
-        )
+        cause, why = Cause.SLURM, f"Slurm's state is unknown, so every decision stays: {unknown}"
     except (AlreadyRunning, LockError) as error:
-        _fail(publishing, listener, failures, monotonic(), f"the lock of this host: {error}")
+        cause, why = Cause.LOCK, f"the lock of this host: {error}"
     except OSError as error:
-        _fail(publishing, listener, failures, monotonic(), f"the decision directory: {error.strerror or error}")
+        cause, why = Cause.DIRECTORY, f"the decision directory: {error.strerror or error}"
     except MemoryError:  # by the next pass others may have ended
-        _fail(publishing, listener, failures, monotonic(), "memory ran out, so every decision stays")
+        cause, why = Cause.MEMORY, "memory ran out, so every decision stays"
     else:
         failures.last_complete, failures.in_a_row, failures.lifted = monotonic(), 0, False
-        listener.completed(done)
+        listener.completed(done, failures.last_complete - began)
+        return
+    now = monotonic()
+    listener.failed(cause, why, now - began)
+    _fail(publishing, listener, failures, now)
 
 
-def _fail(publishing: Publishing, listener: Listener, failures: _Failures, now: float, cause: str) -> None:
+def _fail(publishing: Publishing, listener: Listener, failures: _Failures, now: float) -> None:
     failures.in_a_row += 1
-    listener.failed(cause)
     silent = now - failures.last_complete
     if publishing.stale_after is None or failures.lifted or silent < publishing.stale_after:
         return
@@ -159,7 +195,7 @@ def _fail(publishing: Publishing, listener: Listener, failures: _Failures, now: 
     try:
         changes = publishing.lift_stale()
     except OSError as error:
-        listener.failed(f"stale exclusions could not be lifted: {error.strerror or error}")
+        listener.failed(Cause.DIRECTORY, f"stale exclusions could not be lifted: {error.strerror or error}", 0.0)
     else:
         if changes is not None:
             failures.lifted = all(change.error is None for change in changes)

@@ -810,7 +810,7 @@ tracemalloc.start()
 for _ in range(4):
     for _ in range(500):
         clock.advance(300)
-        log.completed(service.attempt())
+        log.completed(service.attempt(), 0.0)
     gc.collect()
     print(tracemalloc.get_traced_memory()[0])
 """

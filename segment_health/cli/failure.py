@@ -1,13 +1,19 @@
-"""How a command ends that could not do its work: one line on stderr, and the exit code of the contract."""
+"""How a command ends: the exit codes of the contract, one line on stderr, and what signals do."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import IO, Any
+import signal
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from segment_health.record import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
 
 DONE = 0
 ATTENTION = 1
@@ -46,3 +52,20 @@ def say(line: str, *, err: bool = False) -> None:
     except (OSError, UnicodeError):
         # What is left in the buffer would fail once more when Python ends, and change the status to 120.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2 if err else 1)
+
+
+@contextlib.contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Let a signal end what runs inside through every `finally`."""
+    before = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, lambda *_: None)  # a pass is on its way already
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(number: int, _frame: FrameType | None) -> NoReturn:
+    """End by a signal through every `finally`: Slurm's commands must not outlive us."""
+    raise SystemExit(128 + number)

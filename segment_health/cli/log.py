@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from segment_health.publish import Pass
     from segment_health.store import Change
+    from segment_health.watch import Cause
 
 REPEAT_SECONDS = 3600.0
 """How long the same trouble is not said again."""
@@ -47,7 +48,7 @@ class Log:
         with contextlib.suppress(OSError):
             os.write(2, f"{line}\n".encode("utf-8", "backslashreplace"))
 
-    def completed(self, done: Pass) -> None:
+    def completed(self, done: Pass, _seconds: float) -> None:
         """Say what a pass changed; sum up the first one, and the first after trouble."""
         self._waiting = False
         for change in done.changes:
@@ -67,16 +68,16 @@ class Log:
             self.say("INFO", "complete", f"complete{after}: {summary(done)}")
         self._begun, self._failures = True, 0
 
-    def failed(self, cause: str) -> None:
+    def failed(self, _cause: Cause, why: str, _seconds: float) -> None:
         """Say why a pass was not made; once, until the cause changes or an hour has gone by."""
         self._failures += 1
-        self._once("ERROR", "unknown", cause)
+        self._once("ERROR", "unknown", why)
 
-    def went_stale(self, changes: list[Change], seconds: float) -> None:
+    def went_stale(self, changes: list[Change], silent: float) -> None:
         """Say that exclusions were lifted without evidence."""
         lifted = [change for change in changes if change.error is None]
         self.say(
-            "ERROR", "stale", f"no complete pass for {seconds:.0f} s: {len(lifted)} exclusions lifted (fail open)"
+            "ERROR", "stale", f"no complete pass for {silent:.0f} s: {len(lifted)} exclusions lifted (fail open)"
         )
         self.list_changes("stale", changes)
 

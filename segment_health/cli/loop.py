@@ -1,0 +1,79 @@
+"""`segment-health publish` without --once: the loop, put together."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+from .failure import DONE, USAGE, Failure, ended_by_signals
+from .plan import plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from segment_health.service import Plan
+
+
+def loop(given: Mapping[str, Any], config: str | None) -> int:
+    """Publish until asked to end; return the exit code. Raises Failure."""
+    from segment_health import lock, watch  # noqa: PLC0415
+    from segment_health.service import Service  # noqa: PLC0415
+    from segment_health.signals import Signals  # noqa: PLC0415
+
+    from .log import Log  # noqa: PLC0415
+
+    with ended_by_signals():  # as in a single pass; a moment later signals are requests
+        todo, told = plan(given, config, loop=True)
+    publication = todo.publication
+    log = Log(told.log_format, time.time)
+
+    def reread(current: Plan) -> Plan:
+        try:
+            new, _ = plan(given, config, loop=True)
+        except Failure as failure:
+            log.say("ERROR", "reload", f"the settings in force stay: {failure.message}")
+            return current
+        if (new.publication.directory, new.publication.scope) != (publication.directory, publication.scope):
+            log.say("ERROR", "reload", "the settings in force stay: directory and scope change by a restart only")
+            return current
+        log.say("INFO", "reload", f"settings read again; source {new.source.name}: {new.source.why}")
+        return new
+
+    service = Service(todo, time.time, reread, lambda level, sentence: log.say(level, "policy", sentence))
+    where = (todo.lock_directory, todo.lock_name, str(publication.scope))
+    with Signals() as signals:
+        while signals.ending is None:
+            try:
+                with lock.hold(lock.LOOP, *where, os.environ):
+                    log.say("INFO", "start", _introduction(todo))
+                    try:
+                        watch.run(
+                            service,
+                            signals,
+                            log,
+                            monotonic=time.monotonic,
+                            random=random.random,
+                            age=service.age(),
+                        )
+                    finally:
+                        service.retire()
+                        service.close()
+            except lock.AlreadyRunning as running:
+                if not told.standby:
+                    other = f"another publisher of {publication.scope} in {publication.directory}"
+                    raise Failure(f"{other} is running on this host: {running}", USAGE) from running
+                log.standing_by()
+                signals.wait(watch.STANDBY_SECONDS)
+            except lock.LockError as error:
+                raise Failure(f"no lock, so nothing was done: {error}", USAGE) from error
+        log.say("INFO", "end", f"{signal.Signals(signals.ending).name}: ended; exclusions stay in place")
+    return DONE
+
+
+def _introduction(todo: Plan) -> str:
+    publication, source = todo.publication, todo.source
+    what = f"publishing {publication.scope} into {publication.directory} every {publication.interval:g} s"
+    return f"{what}; source {source.name}: {source.why}"
