@@ -51,7 +51,7 @@ def bounded(work: Callable[[], Result], seconds: float, what: str) -> Result:
         os.close(sending)
         raise
     if child == 0:
-        _serve(work, sending)
+        become_child(sending, lambda: _serve(work, sending))
     os.close(sending)
     ended = False
     try:
@@ -79,21 +79,29 @@ def _refuse_a_second_one(what: str) -> None:
     del _left_behind[what]
 
 
-def _serve(work: Callable[[], object], sending: int) -> NoReturn:
-    """Be the child: do the work and send what came of it. Nothing of the parent's is closed, flushed or ended."""
+def become_child(keep: int, work: Callable[[], object]) -> NoReturn:
+    """Be a child that was just forked: do the work and end. Nothing of the parent's is closed, flushed or ended.
+
+    Of the parent's descriptors only `keep` and the standard ones stay open: its locks and pipes are not to be held
+    by one who may never die.
+    """
     status = 1
     try:
         for number in _IGNORED:
             signal.signal(number, signal.SIG_IGN)
-        # The parent's locks and pipes are not to be held by one who may never die.
-        os.closerange(3, sending)
-        os.closerange(sending + 1, os.sysconf("SC_OPEN_MAX") if os.sysconf("SC_OPEN_MAX") > 0 else 1 << 16)
-        view = memoryview(_answer(work))
-        while view:
-            view = view[os.write(sending, view) :]
+        os.closerange(3, keep)
+        os.closerange(keep + 1, os.sysconf("SC_OPEN_MAX") if os.sysconf("SC_OPEN_MAX") > 0 else 1 << 16)
+        work()
         status = 0
     finally:
         os._exit(status)
+
+
+def _serve(work: Callable[[], object], sending: int) -> None:
+    """Do the work, in a child, and send what came of it."""
+    view = memoryview(_answer(work))
+    while view:
+        view = view[os.write(sending, view) :]
 
 
 def _answer(work: Callable[[], object]) -> bytes:

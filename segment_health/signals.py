@@ -1,4 +1,4 @@
-"""What a long-running publisher is told by signals: to end, to make a pass now, to reread its settings."""
+"""What a long-running publisher is told while it waits: to end, to make a pass now, to reread its settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import contextlib
 import os
 import select
 import signal
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,13 +16,26 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 5.0
 """How often a wait looks whether what it waits for has come without a signal."""
+QUIET_SECONDS = 5.0
+"""From one pass that others asked for to the next: whoever may ask must not decide how often Slurm is asked."""
+
+
+class Asker(Protocol):
+    """What a publisher hears requests by that are no signals: a socket, a file, a page."""
+
+    def fileno(self) -> int:
+        """Return the descriptor to wait on; -1 while there is none."""
+
+    def heard(self) -> bool:
+        """Tell whether a pass is asked for, and forget it; never wait."""
 
 
 class Signals:
     """Turns signals into requests that the loop looks at between passes; inside `with` only.
 
     SIGTERM and SIGINT ask to end, SIGUSR1 for a pass now, SIGHUP to reread the settings. A handler only takes a
-    note and rings: whatever runs goes on undisturbed, and ten rings are one.
+    note and rings: whatever runs goes on undisturbed, and ten rings are one. `askers` may ask for a pass too, each
+    QUIET_SECONDS for one.
     """
 
     def __init__(self) -> None:
@@ -30,6 +44,8 @@ class Signals:
         self._poked = False
         self._reload = False
         self._before: dict[int, object] = {}
+        self.askers: list[Asker] = []
+        self._not_before = 0.0
         # A pipe and not a threading.Event: an Event set by a handler, while the same thread is inside wait(),
         # can meet its own lock.
         self._bell, self._ring = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -57,12 +73,21 @@ class Signals:
 
     def wait(self, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
         """Return after `seconds`, as soon as any request is there, or soon after `until` says so."""
-        left = seconds
+        now = time.monotonic()
+        end, asked = now + seconds, False
         while self.ending is None and not self._poked and not self._reload:
-            select.select([self._bell], [], [], max(0.0, min(left, LOOK_SECONDS)))
-            left -= LOOK_SECONDS
-            if left <= 0 or until():
+            due = min(end, self._not_before) if asked else end
+            if due <= now:
                 break
+            listening = {number: asker for asker in self.askers if (number := asker.fileno()) >= 0}
+            ready, _, _ = select.select([self._bell, *listening], [], [], min(due - now, LOOK_SECONDS))
+            for number in ready:  # each is heard out, whoever was first: what is left would end the next wait
+                asked |= number in listening and listening[number].heard()
+            now = time.monotonic()
+            if until():
+                break
+        if asked:
+            self._not_before = now + QUIET_SECONDS
         with contextlib.suppress(BlockingIOError):
             while os.read(self._bell, 4096):
                 pass

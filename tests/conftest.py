@@ -13,7 +13,7 @@ import pytest
 from slurm.commands.run import Commands
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
 
 FAKE = """\
 #!/bin/sh
@@ -69,6 +69,16 @@ class FakeSlurm:
             "TZ": "Asia/Tokyo",
         }
         return Commands(timeout=timeout, environ={"PATH": path, "FAKE": str(self.directory), **spoilt})
+
+
+@pytest.fixture
+def own_signals() -> Iterator[None]:
+    """The handlers of this process, put back whatever a test leaves."""
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture

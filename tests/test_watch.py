@@ -33,7 +33,7 @@ from segment_health.testing import FakeClock, FakeCluster
 from segment_health.watch import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -740,16 +740,6 @@ def test_on_separate_runs_once_per_generation(loop: Loop, tmp_path: Path) -> Non
     loop.cluster.requeue("123_7", "n[3-4]")
     (failure,) = attempt()
     assert "--on-separate for 123_7: cannot be started" in failure
-
-
-@pytest.fixture
-def own_signals() -> Iterator[None]:
-    """The handlers of this process, put back whatever a test leaves."""
-    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
-    before = {number: signal.getsignal(number) for number in numbers}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 @pytest.mark.usefixtures("own_signals")

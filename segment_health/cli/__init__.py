@@ -12,6 +12,7 @@ from .doctor import doctor
 from .explain import explain
 from .lift import clear, prune
 from .noded import noded
+from .poke import poke
 from .policy import policy
 from .publish import publish
 from .record import record
@@ -29,6 +30,7 @@ main.add_command(check)
 main.add_command(path)
 main.add_command(clear)
 main.add_command(prune)
+main.add_command(poke)
 main.add_command(explain)
 main.add_command(doctor)
 main.add_command(noded)

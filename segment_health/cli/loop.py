@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -12,14 +13,18 @@ from .failure import DONE, USAGE, Failure, ended_by_signals
 from .plan import plan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from segment_health.service import Plan
+    from segment_health.signals import Signals
+
+    from .log import Log
 
 
 def loop(given: Mapping[str, Any], config: str | None) -> int:
     """Publish until asked to end; return the exit code. Raises Failure."""
     from segment_health import lock, watch  # noqa: PLC0415
+    from segment_health.notify import Notifier  # noqa: PLC0415
     from segment_health.service import Service  # noqa: PLC0415
     from segment_health.signals import Signals  # noqa: PLC0415
 
@@ -43,34 +48,60 @@ def loop(given: Mapping[str, Any], config: str | None) -> int:
         return new
 
     service = Service(todo, time.time, reread, lambda level, sentence: log.say(level, "policy", sentence))
-    where = (todo.lock_directory, todo.lock_name, str(publication.scope))
+    notifier = Notifier(os.environ)
+    listener = watch.Listeners([log, notifier])
     with Signals() as signals:
         while signals.ending is None:
             try:
-                with lock.hold(lock.LOOP, *where, os.environ):
+                with _alone(todo), _heard(todo, signals, log):
                     log.say("INFO", "start", _introduction(todo))
                     try:
                         watch.run(
                             service,
                             signals,
-                            log,
+                            listener,
                             monotonic=time.monotonic,
                             random=random.random,
                             age=service.age(),
                         )
                     finally:
+                        notifier.stopping()
                         service.retire()
                         service.close()
             except lock.AlreadyRunning as running:
                 if not told.standby:
                     other = f"another publisher of {publication.scope} in {publication.directory}"
                     raise Failure(f"{other} is running on this host: {running}", USAGE) from running
-                log.standing_by()
+                listener.standing_by()
                 signals.wait(watch.STANDBY_SECONDS)
             except lock.LockError as error:
                 raise Failure(f"no lock, so nothing was done: {error}", USAGE) from error
         log.say("INFO", "end", f"{signal.Signals(signals.ending).name}: ended; exclusions stay in place")
     return DONE
+
+
+def _alone(todo: Plan) -> contextlib.AbstractContextManager[None]:
+    """Hold the lock of the scope's loop on this host. Raises lock.AlreadyRunning and lock.LockError."""
+    from segment_health import lock  # noqa: PLC0415
+
+    return lock.hold(lock.LOOP, todo.lock_directory, todo.lock_name, str(todo.publication.scope), os.environ)
+
+
+@contextlib.contextmanager
+def _heard(todo: Plan, signals: Signals, log: Log) -> Iterator[None]:
+    """Hear those who ask for a pass without a signal (see segment_health.poke)."""
+    from segment_health import lock, poke  # noqa: PLC0415
+
+    with contextlib.ExitStack() as opened:
+        try:
+            local = opened.enter_context(contextlib.closing(poke.LocalSocket(todo.lock_directory, os.environ)))
+            signals.askers.append(local)
+        except (OSError, lock.LockError) as error:
+            log.say("WARNING", "poke", f"`segment-health poke` is heard late on this host, by a file: {error}")
+        file = opened.enter_context(contextlib.closing(poke.PokeFile(todo.publication.directory)))
+        signals.askers.append(file)
+        opened.callback(signals.askers.clear)
+        yield
 
 
 def _introduction(todo: Plan) -> str:
