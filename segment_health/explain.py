@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from .contract import Artifact, Content
 from .judge import REPORTED, assess, is_ours, nodes_at_start
 from .level import FaultLevel
+from .levels import badness
 from .policy.assess import worse
 from .record import utc
 from .retire import MISSES_TO_RETIRE
@@ -80,14 +81,7 @@ def explain_node(name: str, situation: Situation, outcome: Outcome) -> NodeStand
     if not told and node is not None:
         alone = situation.policy.assess(node, allocated=False, seen=outcome.seen, now=situation.now)
         told = [worse(alone, (situation.reports or {}).get(name))]
-    return NodeStanding(
-        name, node, max(told, key=_badness, default=None), tuple(sorted(unit.id for unit in units))
-    )
-
-
-def _badness(told: Assessment | None) -> tuple[int, bool]:
-    """Order what two units say of a node: the worse first, and what is not known before what is."""
-    return (0, True) if told is None else (told.level or 0, not told.final)
+    return NodeStanding(name, node, max(told, key=badness, default=None), tuple(sorted(unit.id for unit in units)))
 
 
 def explain_unit(unit_id: UnitId, situation: Situation, outcome: Outcome) -> UnitStanding:

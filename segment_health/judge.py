@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .contract import MAX_NODES, MAX_REASON, Artifact, Content, NodeFault
 from .level import FaultLevel
-from .policy.assess import Assessment, worse
+from .levels import together
 from .situation import writer
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from slurm.node import Node
 
+    from .policy.assess import Assessment
     from .situation import Outcome, Remembered, Situation
     from .unit import Unit
 
@@ -24,9 +25,6 @@ SHRUNK = "unit:shrunk"
 
 REPORTED = "noded:"
 """How rules begin that name what NodeD reported: Slurm's word alone is no evidence against that."""
-
-UNSEEN = Assessment(None, "node:unlisted", final=False)
-"""What Slurm says of a node that it does not list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +110,7 @@ def assess(name: str, unit: Unit, situation: Situation, seen: Mapping[tuple[str,
         told = policy.assess(node, partitions=unit.partitions_of(name), seen=seen, now=situation.now)
     else:
         told = policy.assess(node)
-    reported = situation.reports.get(name) if situation.reports else None
-    return told if reported is None else worse(told or UNSEEN, reported)
+    return together(told, situation.reports.get(name) if situation.reports else None)
 
 
 def _note(name: str, assessment: Assessment | None, outcome: Outcome, *, unasked: bool) -> None:
