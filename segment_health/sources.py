@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from slurm.commands.job import JobOptions
     from slurm.reader import Reader
     from slurm.snapshot import Snapshot
-
+    from slurm.traffic import Traffic
 
 __all__ = [
     "Access",
@@ -67,6 +67,11 @@ class Source:
     def remarks(self) -> list[str]:
         """What the last answer came with that is worth a log line, and is no failure."""
         return self._reader.remarks
+
+    @property
+    def traffic(self) -> Mapping[str, Traffic]:
+        """How much was asked since this was opened, by the name of the door."""
+        return self._reader.traffic
 
     def configuration(self) -> Configuration | None:
         """Return what Slurm said of itself in the last answer; None where that door does not tell."""

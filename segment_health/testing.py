@@ -7,6 +7,7 @@ keeps the ids, an allocation that ended is no longer listed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from slurm import hostlist
 from slurm.job import Allocation
@@ -14,6 +15,9 @@ from slurm.node import Node, parse_state
 from slurm.snapshot import Snapshot, existing
 
 from .sources import Source, SourceUnknown
+
+if TYPE_CHECKING:
+    from slurm.traffic import Traffic
 
 
 @dataclass
@@ -127,6 +131,10 @@ class _FakeSource(Source):
     @property
     def remarks(self) -> list[str]:
         return []
+
+    @property
+    def traffic(self) -> dict[str, Traffic]:
+        return {}
 
     def configuration(self) -> None:
         return None

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .commands.config import Config
     from .pyslurm.reader import PyslurmReader
     from .snapshot import Snapshot
+    from .traffic import Traffic
 
 
 class Reader(Protocol):
@@ -24,6 +25,9 @@ class Reader(Protocol):
 
     remarks: list[str]
     """What came with the last answer that is worth a log line, and is no failure."""
+
+    traffic: dict[str, Traffic]
+    """How much was asked so far, by the door's name."""
 
     @property
     def config(self) -> Config | None:
@@ -130,6 +134,7 @@ class _WhileItFits:
         self._pyslurm = pyslurm
         self._text = text
         self._asked: Reader = pyslurm
+        self.traffic = {**pyslurm.traffic, **text.traffic}
         self.remarks: list[str] = []
 
     @property

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from .commands.config import Config
     from .job import Allocation
+    from .traffic import Traffic
 
 SCHEMA = 1
 _ROOT = {"user": "root", "id": "0"}
@@ -72,6 +73,7 @@ class RecordingReader:
         self._path = path
         self._cluster = cluster
         self.config: Config | None = None  # it is not recorded
+        self.traffic: dict[str, Traffic] = {}  # nobody is asked
         self.remarks: list[str] = []
 
     def read(self) -> Snapshot:

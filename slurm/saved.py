@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .commands.config import Config
     from .job import Allocation
     from .node import Node
+    from .traffic import Traffic
 
 _CHUNK = 1 << 20
 
@@ -39,6 +40,7 @@ class SavedReader:
         self._jobs = jobs
         self._cluster = cluster
         self.config: Config | None = None  # nodes and jobs do not tell it
+        self.traffic: dict[str, Traffic] = {}  # nobody is asked
         self.remarks: list[str] = []
 
     def read(self) -> Snapshot:

@@ -443,6 +443,21 @@ def test_child_lives_on(fake: FakePyslurm, opened: Opened) -> None:
     assert pid_of(reader) == pid
 
 
+def test_traffic(fake: FakePyslurm, opened: Opened) -> None:
+    """What the child is asked and sends is counted, and what the commands beside it print."""
+    reader = opened(fake.reader())
+    reader.read()
+    counted = reader.traffic["pyslurm"]
+    assert counted.queries == 3
+    config = len((fake.directory / "config").read_bytes())
+    rows = len(json.dumps([recorded("25.11", what) for what in ("nodes", "jobs")]))
+    first = counted.received
+    assert config < first < config + 2 * rows
+    reader.read()
+    assert counted.queries == 5
+    assert first < counted.received < 2 * first
+
+
 def test_large_cluster(fake: FakePyslurm, opened: Opened) -> None:
     """10,000 nodes and 5,500 tasks arrive whole, in many pieces."""
     node = recorded("25.11", "nodes")["n1"]

@@ -91,6 +91,20 @@ def test_queries(slurm: FakeSlurm, jobs: int) -> None:
         assert slurm.calls() == [ASK_NODES, ASK_JOBS]
 
 
+def test_traffic(slurm: FakeSlurm) -> None:
+    """Every command is counted and every byte that it printed, also in a pass that came to nothing."""
+    asking = reader(slurm)
+    asking.read()
+    counted = asking.traffic["text"]
+    whole = sum(len((slurm.directory / what).read_bytes()) for what in ("nodes", "jobs", "config"))
+    assert (counted.queries, counted.received) == (3, whole)
+    slurm.does("nodes", "echo half; exit 1")
+    with pytest.raises(SlurmUnavailable):
+        asking.read()
+    assert counted.queries == 5
+    assert counted.received >= whole + len("half\n")
+
+
 def test_every_pass_asks_anew(slurm: FakeSlurm) -> None:
     """What a pass says is what Slurm says now; only the configuration is remembered."""
     asking = reader(slurm)

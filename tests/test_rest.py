@@ -243,6 +243,22 @@ def failure(asking: RestReader, kind: type[SlurmError] = SlurmUnavailable) -> st
 # --- what is read -----------------------------------------------------------------------------------------
 
 
+def test_traffic(slurmrestd: Slurmrestd, url: str) -> None:
+    """Every request is counted, and the bytes of every answer, a refusal's too."""
+    asking = reader(url, jwt=token())
+    asking.read()
+    counted = asking.traffic["rest"]
+    assert counted.queries == len(slurmrestd.questions())
+    refused = len(with_errors(PROTOCOL_ERROR))
+    assert counted.received == sum(map(len, (PING, DIAG, NODES, JOBS))) + refused
+    slurmrestd.always("nodes", answer(500, b"no", "text/plain"))
+    queries, received = counted.queries, counted.received
+    failure(asking)
+    asked = slurmrestd.questions()
+    assert counted.queries == queries + len(asked)
+    assert counted.received >= received + len(b"no")
+
+
 @pytest.mark.parametrize("version", ["24.11", "25.11", "26.05"])
 def test_whole_snapshot(version: str, slurmrestd: Slurmrestd, url: str) -> None:
     """What slurmrestd said is read as scontrol's and squeue's JSON are."""

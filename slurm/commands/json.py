@@ -32,6 +32,7 @@ class JsonReader:
         self._commands = commands
         self._cluster = Known(commands)
         self._show_nodes: tuple[str, ...] = SHOW_NODES
+        self.traffic = {"json": commands.traffic}
         self.remarks: list[str] = []
 
     @property

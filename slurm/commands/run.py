@@ -17,6 +17,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from slurm.errors import SlurmProtocolError, SlurmUnavailable
+from slurm.traffic import Traffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -87,6 +88,7 @@ class Commands:
         self.timeout = timeout
         self.environ = clean_environment(environ)
         self.cluster = cluster
+        self.traffic = Traffic()
         self._directory = directory
         self._deadline: float | None = None
 
@@ -105,6 +107,7 @@ class Commands:
             environ=self.environ,
             sinks=sinks,
             deadline=self._deadline,
+            traffic=self.traffic,
         )
 
     def _argv(self, query: Sequence[str]) -> list[str]:
@@ -121,17 +124,18 @@ def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return kept | {"LC_ALL": "C", "TZ": "UTC"}
 
 
-def run(
+def run(  # noqa: PLR0913 - what a command has, and who counts
     commands: Sequence[Sequence[str]],
     *,
     timeout: float,
     environ: Mapping[str, str],
     sinks: Sequence[Sink] = (),
     deadline: float | None = None,
+    traffic: Traffic | None = None,
 ) -> list[Completed]:
     """Run commands at the same time and return their answers in order.
 
-    With `sinks`, one a command, standard output is not kept but handed on while it arrives.
+    With `sinks`, one a command, standard output is not kept but handed on while it arrives. `traffic` counts.
 
     `timeout` is in seconds and holds for all together; at the deadline, at the first failure and when this
     process is interrupted, every command is killed with its whole process group.
@@ -150,6 +154,8 @@ def run(
     finally:
         for command in running:
             command.kill()
+            if traffic is not None:
+                traffic.count(queries=1, received=command.received)
 
 
 @contextlib.contextmanager

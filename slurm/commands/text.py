@@ -73,6 +73,7 @@ class TextReader:
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
         self._cluster = Known(commands)
+        self.traffic = {"text": commands.traffic}
         self.remarks: list[str] = []
 
     @property

@@ -44,6 +44,7 @@ class PyslurmReader:
         self._commands = commands
         self._cluster = Known(commands)
         self._child: Worker | None = None
+        self.traffic = {"pyslurm": commands.traffic}
         self.remarks: list[str] = []
 
     @property
@@ -62,7 +63,13 @@ class PyslurmReader:
                 f"{self._commands.cluster}: name that one's by --slurm-conf, or {_ELSE}"
             )
         argv = [sys.executable, "-c", _RUN.format(_CHILD), str(os.getpid())]
-        self._child = Worker("pyslurm", argv, self._commands.environ, remedy=f"if that goes on, {_ELSE}")
+        self._child = Worker(
+            "pyslurm",
+            argv,
+            self._commands.environ,
+            remedy=f"if that goes on, {_ELSE}",
+            traffic=self._commands.traffic,
+        )
         try:
             self._child.begin(self._commands.timeout)
             version = _greeted(self._child, config.slurm_version)

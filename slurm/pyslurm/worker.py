@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from slurm.commands import run
 from slurm.errors import SlurmProtocolError, SlurmUnavailable
 from slurm.fields import shown
+from slurm.traffic import Traffic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,11 +33,20 @@ class Worker:
     """A child in a session of its own, which outlives neither kill() nor, if it sees to that, its parent.
 
     After any error that comes from here it is of no more use: kill() it. `name` is what messages call it, and
-    `remedy` how they end.
+    `remedy` how they end. `traffic` counts.
     """
 
-    def __init__(self, name: str, argv: Sequence[str], environ: Mapping[str, str], *, remedy: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        argv: Sequence[str],
+        environ: Mapping[str, str],
+        *,
+        remedy: str,
+        traffic: Traffic | None = None,
+    ) -> None:
         self._name, self._remedy = name, remedy
+        self._traffic = traffic or Traffic()
         self._timeout = self._deadline = 0.0
         self._received = self._searched = 0
         self._answers, self._stderr = bytearray(), bytearray()
@@ -87,6 +97,7 @@ class Worker:
         """Send a request, which is short; one that cannot be sent shows when the answer is awaited."""
         with contextlib.suppress(BrokenPipeError):
             os.write(self._in, json.dumps(request).encode() + b"\n")
+            self._traffic.count(queries=1)
 
     def hear(self, doing: str) -> tuple[str, object]:
         """Wait for the next line, a word and what belongs to it. `doing` is what it does meanwhile, for messages.
@@ -127,6 +138,7 @@ class Worker:
                     self._poll.unregister(descriptor)
             elif data:
                 self._answers += data
+                self._traffic.count(received=len(data))
             else:
                 raise self._ended(doing)
 

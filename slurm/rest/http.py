@@ -21,6 +21,7 @@ import httpx
 from slurm.commands.run import MAX_OUTPUT
 from slurm.errors import SlurmError, SlurmProtocolError, SlurmUnavailable
 from slurm.fields import shown
+from slurm.traffic import Traffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -41,6 +42,7 @@ class Server:
 
     def __init__(self, url: str, environ: Mapping[str, str]) -> None:
         self.url = url.rstrip("/")
+        self.traffic = Traffic()
         self._environ = environ
         self._socket = None
         if url.startswith("unix:"):
@@ -70,7 +72,7 @@ class Server:
             why = error.strerror if isinstance(error, OSError) else error
             raise SlurmUnavailable(f"{self.url}: cannot be asked: {why or error}") from error
         try:
-            yield Session(client, self.url, seconds)
+            yield Session(client, self.url, seconds, self.traffic)
         finally:
             client.close()
 
@@ -93,8 +95,9 @@ class Server:
 class Session:
     """GETs of one pass, which all end by one deadline."""
 
-    def __init__(self, client: httpx.Client, url: str, seconds: float) -> None:
+    def __init__(self, client: httpx.Client, url: str, seconds: float, traffic: Traffic) -> None:
         self._client = client
+        self._traffic = traffic
         self.url = url
         self._seconds = seconds
         self._deadline = time.monotonic() + seconds
@@ -143,6 +146,7 @@ class Session:
         left = max(0.001, self._deadline - time.monotonic())
         timeout = httpx.Timeout(left, connect=min(left, _CONNECT_SECONDS))
         said = bytearray()
+        self._traffic.count(queries=1)
         try:
             with self._client.stream(
                 "GET", f"{path}{query and '?' + query}", headers=dict(headers), timeout=timeout
@@ -169,6 +173,7 @@ class Session:
         received = 0
         for data in response.iter_raw():
             received += len(data)
+            self._traffic.count(received=len(data))
             if received > MAX_OUTPUT:
                 raise SlurmProtocolError(f"{what}: answered more than {MAX_OUTPUT} bytes")
             if time.monotonic() > self._deadline:

@@ -59,6 +59,7 @@ class RestReader:
         self._kept: dict[str, Answer] = {}
         self._said: set[str] = set()
         self.config: Config | None = None  # slurmrestd does not tell it
+        self.traffic = {"rest": self._server.traffic}
         self.remarks: list[str] = []
 
     def read(self) -> Snapshot:
