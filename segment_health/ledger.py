@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,8 @@ MAX_HISTORY = 8 << 20
 """Bytes after which the history is rotated; two halves of this size are all that is kept."""
 _EVERYBODYS = ("all@", "partition:")
 """How the names of files begin whose scopes are not one user's."""
+_FILE = re.compile(r"(?P<scope>.+)@(?P<cluster>[A-Za-z0-9_.-]+)\.json")
+"""The name of a scope's file: a user's name may hold an @, a cluster's cannot."""
 _MAX_SMALL = 1 << 20
 _MAX_STATE = 1 << 24
 """Bytes of a state; what 100,000 nodes show, and 10,000 units, has some 8 MB. Read, it needs 20 times as much."""
@@ -121,6 +124,31 @@ class Ledger:
                     if name == _file_name(beat.publisher.cluster, beat.publisher.scope):
                         heartbeats.append(beat)
         return heartbeats
+
+    def states(self) -> tuple[dict[tuple[str, str], Memory], list[str]]:
+        """Return what every (cluster, scope) of this directory remembers, and a remark for each that is garbled.
+
+        For who looks on, and decides nothing by it. Everybody's units are told by those whose word counts alone.
+        """
+        states: dict[tuple[str, str], Memory] = {}
+        remarks: list[str] = []
+        with contextlib.suppress(FileNotFoundError), self._folder("state") as folder:
+            for name in sorted(os.listdir(folder)):
+                match = _FILE.fullmatch(name)
+                if match is None:  # a temporary, or what was set aside
+                    continue
+                try:
+                    owners = self._trusted() if name.startswith(_EVERYBODYS) else None
+                    states[match["cluster"], match["scope"]] = decode_state(
+                        read_file(folder, name, _MAX_STATE, owners=owners)
+                    )
+                except FileNotFoundError:  # just buried
+                    continue
+                except OSError as error:
+                    remarks.append(f"{FOLDER}/state/{name} is left out: {error.strerror or error}")
+                except (ValueError, KeyError, TypeError, RecursionError):
+                    remarks.append(f"{FOLDER}/state/{name} is left out: it is garbled")
+        return states, remarks
 
     def bury(self, now: float) -> None:
         """Remove heartbeats untouched for BURY_SECONDS, and states without one: each job's sidecar leaves both.

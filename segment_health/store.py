@@ -82,6 +82,11 @@ class DecisionDirectory:
         self.remarks = _of_the_reference_producer(published)
         return published
 
+    def written_at(self, unit: UnitId) -> int | None:
+        """Return when an artifact was last written, as it was read; None if there was none."""
+        seen = self._seen.get(unit)
+        return None if seen is None else seen[3] // 1_000_000_000
+
     def forgotten(self, now: float) -> list[Decision]:
         """Name the empty artifacts, as they were read, that nobody has touched for BURY_SECONDS: to be removed.
 

@@ -16,8 +16,8 @@ PACKAGE = Path(__file__).parents[2] / "segment_health"
 SHELL = {
     "__init__", "__main__", "atomic", "bounded", "consumer", "demo", "doctor.facts", "doctor.surroundings",
     "ledger", "lift", "lock", "noded.directory", "noded.export", "noded.files", "notify", "observe",
-    "poke", "publish", "reload", "separate", "service", "settings", "signals", "sources", "store", "toml",
-    "trust", "watch",
+    "poke", "publish", "reload", "separate", "service", "settings", "signals", "sources", "store",
+    "survey", "toml", "trust", "watch",
 }  # fmt: skip
 FOLDERS = ("cli", "templates")
 """Folders of which nothing is pure."""
