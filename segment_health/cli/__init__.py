@@ -7,6 +7,8 @@ import click
 from segment_health import __version__
 
 from .check import check, path
+from .command import SETTINGS, Group, examples
+from .completion import completion
 from .demo import demo
 from .doctor import doctor
 from .explain import explain
@@ -19,7 +21,11 @@ from .record import record
 from .template import template
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Group,
+    context_settings=SETTINGS,
+    epilog=examples("segment-health demo", "segment-health publish --help", "segment-health template"),
+)
 @click.version_option(__version__, prog_name="segment-health")
 def main() -> None:
     """Keep ft_launcher from reusing a Slurm allocation unit whose nodes went bad."""
@@ -37,4 +43,5 @@ main.add_command(noded)
 main.add_command(policy)
 main.add_command(record)
 main.add_command(template)
+main.add_command(completion)
 main.add_command(demo)

@@ -11,6 +11,7 @@ import click
 from segment_health.consumer import artifact_name, identify, select
 from segment_health.record import printable
 
+from .command import Command, examples
 from .failure import ATTENTION, USAGE, Failure, say
 
 _dir = click.option(
@@ -25,7 +26,7 @@ _format = click.option(
 )
 
 
-@click.command()
+@click.command(cls=Command, epilog=examples("segment-health check --dir /shared/segment-health/decisions"))
 @_dir
 @_format
 @click.pass_context
@@ -52,7 +53,9 @@ def check(context: click.Context, directory: str | None, format_: str) -> None:
     context.exit(0 if healthy else ATTENTION)
 
 
-@click.command()
+@click.command(
+    cls=Command, epilog=examples("SLURM_JOB_ID=123 segment-health path --dir /shared/segment-health/decisions")
+)
 @_dir
 def path(directory: str | None) -> None:
     """Print the path of the artifact that this environment's unit is excluded by.

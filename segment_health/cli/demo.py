@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import click
 
+from .command import Command, examples
 from .failure import ATTENTION, DONE, Failure
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 
 
-@click.command()
+@click.command(cls=Command, epilog=examples("segment-health demo"))
 @click.option("--record", metavar="FILE", hidden=True, type=click.Path(dir_okay=False, writable=True))
 @click.pass_context
 def demo(context: click.Context, record: str | None) -> None:

@@ -15,7 +15,9 @@ import click
 from segment_health.record import printable
 
 from . import in_force, source
+from .command import Command, examples
 from .failure import ATTENTION, USAGE, Failure, say
+from .progress import waiting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from segment_health.settings import Settings
 
 
-@click.command()
+@click.command(cls=Command, epilog=examples("segment-health doctor --dir /shared/segment-health/decisions"))
 @click.option("--dir", metavar="DIR", help="Decision directory.")
 @click.option("--job-user", metavar="USER", help="Whose launchers look there.  [default: you; of root: everybody]")
 @click.option("--max-restarts", metavar="N", type=click.IntRange(0), help="The launcher's restart budget.")
@@ -66,7 +68,8 @@ def doctor(
         who = user_of(job_user)
         if who is None:
             raise Failure(f"--job-user: there is no user {job_user!a}", USAGE)
-        found = _facts(told, who)
+        with waiting("looking"):
+            found = _facts(told, who)
     except settings.SettingsError as error:
         raise Failure(str(error), USAGE) from error
     checks = [

@@ -16,7 +16,9 @@ from segment_health import __version__
 from segment_health.record import printable, utc
 
 from . import in_force, source, standing
+from .command import Command, examples
 from .failure import ATTENTION, UNKNOWN, USAGE, Failure, say
+from .progress import waiting
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -33,7 +35,7 @@ _SCOPE = re.compile(r"[A-Za-z0-9_.@+:,-]{1,200}")
 """A scope that may become part of a file name: artifacts and heartbeats may be anybody's."""
 
 
-@click.command()
+@click.command(cls=Command, epilog=examples("segment-health explain n1 --dir /shared/segment-health/decisions"))
 @click.argument("what", metavar="NODE|UNIT")
 @click.option("--dir", metavar="DIR", help="Decision directory: what is published there, and remembered.")
 @in_force.policy_options
@@ -65,7 +67,7 @@ def explain(*, what: str, config: str | None, format_: str, **flags: Any) -> Non
         raise Failure(str(error), USAGE) from error
     except TimeoutError as error:
         raise Failure(f"the decision directory: {error.strerror}", ATTENTION) from error
-    with closing(observed):
+    with waiting("asking Slurm"), closing(observed):
         try:
             observation = observe(publication, observed, time.time)
         except sources.SourceUnknown as unknown:

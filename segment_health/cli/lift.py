@@ -13,6 +13,7 @@ from segment_health import __version__
 from segment_health.record import printable
 
 from . import in_force, report
+from .command import Command, examples
 from .failure import ATTENTION, DONE, USAGE, Failure, say
 
 if TYPE_CHECKING:
@@ -24,7 +25,12 @@ _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _dir = click.option("--dir", "directory", metavar="DIR", help="Decision directory, absolute.")
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    epilog=examples(
+        'segment-health clear 123_7 --dir /shared/segment-health/decisions --reason "replaced the switch"'
+    ),
+)
 @_dir
 @in_force.storage_option
 @click.argument("units", metavar="UNIT...", nargs=-1, required=True)
@@ -67,7 +73,9 @@ def clear(
     context.exit(code)
 
 
-@click.command()
+@click.command(
+    cls=Command, epilog=examples("segment-health prune --dir /shared/segment-health/decisions --max-age 1h")
+)
 @_dir
 @in_force.storage_option
 @click.option("--max-age", metavar="TIME", required=True, help="1h, 90m, 2d or seconds.")

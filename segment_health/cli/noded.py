@@ -13,6 +13,7 @@ import click
 from segment_health.record import printable
 
 from . import in_force, source
+from .command import Group, examples
 from .failure import ATTENTION, DONE, UNKNOWN, USAGE, Failure, say
 
 if TYPE_CHECKING:
@@ -27,12 +28,12 @@ _NAMED = 20
 _dir = click.option("--dir", "directory", metavar="DIR", required=True, help="Directory of the reports, absolute.")
 
 
-@click.group()
+@click.group(cls=Group, epilog=examples("segment-health noded export --dir /shared/segment-health/noded"))
 def noded() -> None:
     """Speak the formats of MindCluster's NodeD: a report a node, `mindx-dl-nodeinfo-<node>`."""
 
 
-@noded.command()
+@noded.command(epilog=examples("segment-health noded export --dir /shared/segment-health/noded"))
 @_dir
 @click.option("--policy", metavar="FILE", help="Rules of the site above the table of levels, TOML.")
 @source.options
@@ -74,7 +75,7 @@ def export(context: click.Context, /, directory: str, config: str | None, **flag
     context.exit(_tell(done))
 
 
-@noded.command()
+@noded.command(epilog=examples("segment-health noded show --dir /shared/segment-health/noded"))
 @_dir
 @click.option("--max-age", metavar="TIME|never", default="1h", show_default=True, help="90s, 45m, 1h, 2d.")
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)

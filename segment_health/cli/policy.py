@@ -11,15 +11,16 @@ import click
 from segment_health.record import printable
 
 from . import in_force
+from .command import Group, examples
 from .failure import USAGE, Failure, say
 
 
-@click.group()
+@click.group(cls=Group, epilog=examples("segment-health policy show --publish-at SeparateFault"))
 def policy() -> None:
     """Fault levels: check a policy file, show what is in force."""
 
 
-@policy.command()
+@policy.command(epilog=examples("segment-health policy check policy.toml"))
 @click.argument("file", metavar="FILE")
 def check(*, file: str) -> None:
     """Say whether FILE can be in force. Exit status 2: it cannot; the line says why."""
@@ -34,7 +35,7 @@ def check(*, file: str) -> None:
     say(printable(f"{file}: {number} rule{'' if number == 1 else 's'}"))
 
 
-@policy.command()
+@policy.command(epilog=examples("segment-health policy show --publish-at SeparateFault"))
 @in_force.policy_options
 @click.option("--config", metavar="FILE", envvar="SEGMENT_HEALTH_CONFIG", help="Settings, TOML.")
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)

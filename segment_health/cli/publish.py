@@ -13,8 +13,10 @@ import click
 from segment_health.record import printable
 
 from . import in_force, report, source
+from .command import Command, examples
 from .failure import ATTENTION, DONE, UNKNOWN, USAGE, Failure, ended_by_signals, say
 from .plan import plan
+from .progress import waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +26,13 @@ if TYPE_CHECKING:
     from segment_health.settings import Settings
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    epilog=examples(
+        "segment-health publish --once --all --dir /shared/segment-health/decisions --dry-run",
+        'segment-health publish --user "$USER" --dir /shared/segment-health/decisions',
+    ),
+)
 @click.option("--dir", metavar="DIR", help="Decision directory: absolute, on storage that every launcher sees.")
 @click.option("--once", is_flag=True, help="Make one pass and end; otherwise pass after pass until SIGTERM.")
 @click.option(
@@ -103,7 +111,7 @@ def _once(planned: Callable[[], tuple[Plan, Settings]], *, wait: bool, quiet: bo
         where = f"{publication.directory} is in use ({company})"
         raise Failure(f"{where}: play a recording with --dry-run, or into a directory of its own", USAGE)
     try:
-        with ended_by_signals(), contextlib.closing(todo.source):
+        with ended_by_signals(), waiting("one pass"), contextlib.closing(todo.source):
             done = service.attempt(wait=told.timeout if wait else 0.0)
         error, code = None, DONE if done.wrote_everything else ATTENTION
     except lock.AlreadyRunning as running:

@@ -11,10 +11,12 @@ from typing import Any
 import click
 
 from . import source
+from .command import Command, examples
 from .failure import ATTENTION, UNKNOWN, USAGE, Failure, say
+from .progress import waiting
 
 
-@click.command()
+@click.command(cls=Command, epilog=examples("segment-health record --scrub slurm.json"))
 @click.argument("file", metavar="FILE")
 @click.option("--scrub", is_flag=True, help="Put words in place of users and reasons; node names stay.")
 @source.options
@@ -34,7 +36,7 @@ def record(*, file: str, scrub: bool, config: str | None, **flags: Any) -> None:
         observed, _ = source.opened(told, os.environ, once=True)
     except settings.SettingsError as error:
         raise Failure(str(error), USAGE) from error
-    with closing(observed):
+    with waiting("asking Slurm"), closing(observed):
         try:
             snapshot = observed.observe()
         except sources.SourceUnknown as unknown:

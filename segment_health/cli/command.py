@@ -1,0 +1,69 @@
+"""What every command has in common: a help that fits a screen and shows how the command is called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+"""Of the outermost command; those below inherit them."""
+
+_FOLDED_FROM = 24
+"""A command with more options than these shows those that few need by name alone."""
+_RARE = {
+    "adopt", "allow_shared_dir", "clear_after", "cluster", "format_", "hold_passes", "jobs_from", "log_format",
+    "max_new_exclusions", "noded_dir", "noded_max_age", "noded_unknown_level", "nodes_from", "on_separate",
+    "precreate", "publish_at", "rest_jwt_file", "rest_url", "slurm_bin_dir", "slurm_conf", "stale_after",
+    "storage_timeout", "timeout",
+}  # fmt: skip
+_ALL = f"{__name__}.all"
+"""In a context where every option is to be explained."""
+
+
+def examples(*lines: str) -> str:
+    """Write the end of a command's help: how it is called. Each line is a command that can be run as it stands."""
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
+
+
+class Command(click.Command):
+    """A command whose help fits a screen: where it has many options, `--help-all` explains the rarer ones."""
+
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self._rare: list[click.Parameter] = []
+        if len(self.params) > _FOLDED_FROM:
+            self._rare = [option for option in self.params if option.name in _RARE]
+        if self._rare:
+            names = ", ".join(option.opts[0] for option in self._rare)
+            all_ = click.Option(
+                ["--help-all"],
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                callback=_tell_all,
+                help=f"Explain these too: {names}.",
+            )
+            self.params.append(all_)
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, of many only those that most people need."""
+        hidden = {"help_all"} if _ALL in context.meta else {option.name for option in self._rare}
+        shown = [option for option in self.get_params(context) if option.name not in hidden]
+        records = [record for option in shown if (record := option.get_help_record(context)) is not None]
+        with formatter.section("Options"):
+            formatter.write_dl(records)
+
+
+class Group(click.Group):
+    """A command of commands, each of which is a Command."""
+
+    command_class = Command
+    group_class = type
+
+
+def _tell_all(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        context.meta[_ALL] = True
+        click.echo(context.get_help(), color=context.color)
+        context.exit()
