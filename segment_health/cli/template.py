@@ -1,29 +1,72 @@
-"""`segment-health template`: job scripts and wrappers to begin with."""
+"""`segment-health template`: job scripts, units and hooks to begin with."""
 
 from __future__ import annotations
 
 from importlib import resources
+from typing import NamedTuple
 
 import click
 
+from .command import Group, examples
 from .failure import USAGE, Failure
 
-_PARTS = {
-    "sbatch-array": ("sbatch-array.head", "sbatch.body"),
-    "sbatch-regular": ("sbatch-regular.head", "sbatch.body"),
+
+class _Template(NamedTuple):
+    meaning: str
+    """A line that tells people whether it is what they look for."""
+    parts: tuple[str, ...]
+    """The files that it is put together from."""
+
+
+_TEMPLATES = {
+    "sbatch-array": _Template(
+        "job script: an array of segments and spares, which publishes for itself",
+        ("sbatch-array.head", "sbatch.body"),
+    ),
+    "sbatch-regular": _Template(
+        "job script: one job that publishes for itself", ("sbatch-regular.head", "sbatch.body")
+    ),
+    "scrontab": _Template("Slurm's own cron: all jobs of one user", ("scrontab",)),
+    "cron": _Template("crontab: all jobs of one user", ("cron",)),
+    "systemd": _Template("unit: one publisher for a site, watched over by systemd", ("systemd.service",)),
+    "systemd-oneshot": _Template(
+        "unit: a single pass for a site; systemd-timer starts it", ("systemd-oneshot.service",)
+    ),
+    "systemd-timer": _Template("timer: starts systemd-oneshot every five minutes", ("systemd.timer",)),
+    "strigger": _Template("script: sets Slurm's triggers, by which a drain asks for a pass", ("strigger",)),
+    "epilog": _Template("script: Epilog= of Slurm that asks for a pass", ("epilog",)),
+    "nhc": _Template("script: LBNL Node Health Check asks for a pass once it has drained", ("nhc",)),
 }
 
 
-@click.group()
-def template() -> None:
-    """Print a job script to begin with."""
+@click.group(
+    cls=Group,
+    invoke_without_command=True,
+    epilog=examples("segment-health template", "segment-health template show sbatch-array > train.sbatch"),
+)
+@click.pass_context
+def template(context: click.Context) -> None:
+    """Print a job script, a unit or a hook to begin with."""
+    if context.invoked_subcommand is None:
+        _say_all()
 
 
-@template.command()
-@click.argument("name", metavar="sbatch-array|sbatch-regular")
+@template.command("list", epilog=examples("segment-health template list"))
+def list_() -> None:
+    """Name the templates, a line each."""
+    _say_all()
+
+
+@template.command(epilog=examples("segment-health template show sbatch-array > train.sbatch"))
+@click.argument("name", metavar="NAME", shell_complete=lambda *_: list(_TEMPLATES))
 def show(name: str) -> None:
-    """Print a template: `segment-health template show sbatch-array > train.sbatch`."""
-    if name not in _PARTS:
-        raise Failure(f"no template {name[:40]!a}; there are {', '.join(_PARTS)}", USAGE)
+    """Print a template, to be saved and edited; `segment-health template` names them."""
+    if name not in _TEMPLATES:
+        raise Failure(f"no template {name[:40]!a}; there are {', '.join(_TEMPLATES)}", USAGE)
     folder = resources.files("segment_health") / "templates"
-    click.echo("".join((folder / part).read_text("utf-8") for part in _PARTS[name]), nl=False)
+    click.echo("".join((folder / part).read_text("utf-8") for part in _TEMPLATES[name].parts), nl=False)
+
+
+def _say_all() -> None:
+    for name, found in _TEMPLATES.items():
+        click.echo(f"{name:<16} {found.meaning}")
