@@ -217,7 +217,7 @@ def _over_foreign(unit: Unit, wanted: Artifact | None, situation: Situation, *, 
 
 
 def _lift(prior: Artifact) -> Decision:
-    return Decision(Action.CLEAR, prior.unit, level=prior.level, nodes=prior.unavailable)
+    return Decision(Action.CLEAR, prior.unit, level=prior.level, nodes=prior.unavailable, lifted=prior)
 
 
 def _write(action: Action, artifact: Artifact) -> Decision:

@@ -40,4 +40,5 @@ def hold(situation: Situation, outcome: Outcome) -> None:
             known,
             published=before is not None and before.published,
             separated=same and before is not None and before.separated,
+            held=True,
         )

@@ -11,12 +11,12 @@ The folders take the mode of `<dir>`, so that whoever may publish there may keep
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
 import stat
 from typing import TYPE_CHECKING
 
+from . import history
 from .atomic import StrangeError, open_directory, read_file, replace_file, sweep
 from .consumer import ARTIFACT_PREFIX
 from .contract import unit_of_artifact
@@ -28,11 +28,10 @@ from .memory import (
     encode_override,
     encode_state,
 )
-from .record import one_line
 from .situation import Memory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
     from .contract import UnitId
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
 FOLDER = ".segment-health"
 BURY_SECONDS = 7 * 86_400
 """Age at which what a scope kept is removed by whichever publisher comes by."""
-MAX_HISTORY = 8 << 20
-"""Bytes after which the history is rotated; two halves of this size are all that is kept."""
 _EVERYBODYS = ("all@", "partition:")
 """How the names of files begin whose scopes are not one user's."""
 _FILE = re.compile(r"(?P<scope>.+)@(?P<cluster>[A-Za-z0-9_.-]+)\.json")
@@ -202,27 +199,13 @@ class Ledger:
         if not entries:
             return
         with self._folder(None, create=True) as folder:
-            # O_NONBLOCK: a fifo under that name must not hang.
-            flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            try:  # without O_CREAT: fs.protected_regular refuses it on another user's file in a sticky directory
-                descriptor = os.open("history.jsonl", flags, dir_fd=folder)
-            except FileNotFoundError:
-                descriptor = os.open("history.jsonl", flags | os.O_CREAT, 0o600, dir_fd=folder)
-            try:
-                found = os.fstat(descriptor)
-                if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
-                    # By a second name it is another file as well: where fs.protected_hardlinks is 0, anybody's.
-                    raise OSError(errno.EINVAL, "history.jsonl is not a file of its own")
-                if found.st_size == 0 and found.st_uid == os.geteuid():
-                    # Who may publish here may append here.
-                    os.fchmod(descriptor, 0o644 | (stat.S_IMODE(os.fstat(folder).st_mode) & 0o022))
-                lines = b"".join(map(one_line, entries))
-                if os.write(descriptor, lines) < len(lines):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            finally:
-                os.close(descriptor)
-            if found.st_size > MAX_HISTORY:
-                os.replace("history.jsonl", "history.jsonl.1", src_dir_fd=folder, dst_dir_fd=folder)
+            history.append(folder, entries)
+
+    def recorded(self, wanted: Callable[[history.Entry], bool], limit: int | None = None) -> history.Reading:
+        """Return what the history says, every scope's: of what is wanted the last `limit` entries."""
+        with contextlib.suppress(FileNotFoundError), self._folder(None) as folder:
+            return history.read(folder, wanted, limit)
+        return history.Reading((), 0, ())
 
     @contextlib.contextmanager
     def _folder(self, name: str | None, *, create: bool = False) -> Iterator[int]:

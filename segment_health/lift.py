@@ -6,9 +6,10 @@ import getpass
 import os
 from typing import TYPE_CHECKING
 
+from . import history
 from .atomic import host_name
 from .contract import Artifact, Publisher
-from .memory import history_entry
+from .history import MANUAL, STALE
 from .situation import Action, Decision, Override, writer
 from .store import Change, open_decisions
 
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from .contract import Content, UnitId
     from .store import DecisionDirectory
 
-STALE, MANUAL = "stale", "manual"
-"""Words of the history for what is cleared here."""
+_UNCONFIRMED = "no complete pass has confirmed it for too long"
 
 
 def lift_stale(path: str, publisher: Publisher, now: int, *, guarded: bool = False) -> list[Change]:
@@ -41,7 +41,7 @@ def lift_stale(path: str, publisher: Publisher, now: int, *, guarded: bool = Fal
         ]
         put_back = {decision.unit for decision in decisions}
         decisions += _cleared({unit: artifact for unit, artifact in ours.items() if unit not in put_back})
-        return _carry_out(directory, decisions, publisher, now, STALE)
+        return _carry_out(directory, decisions, publisher, now, STALE, why=_UNCONFIRMED)
 
 
 def _under(
@@ -84,7 +84,9 @@ def prune(path: str, version: str, max_age: float, now: int) -> list[Change]:
             last = max(artifact.updated, confirmed.get(writer, 0))
             if writer not in living and unit not in covered and now - last > max_age:
                 old[unit] = artifact
-        changes = _carry_out(directory, _cleared(old), _by_hand(version), now, STALE)
+        hand = _by_hand(version)
+        who = f"{_user()}@{hand.host}"
+        changes = _carry_out(directory, _cleared(old), hand, now, STALE, why=_UNCONFIRMED, who=who)
         forgotten = [decision for decision in directory.forgotten(now) if decision.unit not in covered]
         for decision in forgotten:
             directory.ledger("", "").drop_override(decision.unit)
@@ -104,13 +106,13 @@ def override(
         exclusions = _exclusions(published)
         hand = _by_hand(version)
         ledger = directory.ledger("", "")
+        who = f"{_user()}@{hand.host}"
         for unit, artifact in exclusions.items():  # first: else a pass in between would exclude it again
-            who = f"{_user()}@{hand.host}"
             word = Override(
                 artifact.generation, artifact.unavailable, reason, who, now, writer(artifact.publisher)
             )
             ledger.override(unit, word)
-        changes = _carry_out(directory, _cleared(exclusions), hand, now, MANUAL, reason=reason, who=_user())
+        changes = _carry_out(directory, _cleared(exclusions), hand, now, MANUAL, why=reason, who=who)
         for change in changes:
             if change.error is not None:  # what could not be cleared is not overridden either
                 ledger.drop_override(change.decision.unit)
@@ -123,7 +125,7 @@ def _exclusions(published: Mapping[UnitId, Artifact | Content]) -> dict[UnitId, 
 
 def _cleared(exclusions: Mapping[UnitId, Artifact]) -> list[Decision]:
     return [
-        Decision(Action.CLEAR, unit, level=artifact.level, nodes=artifact.unavailable)
+        Decision(Action.CLEAR, unit, level=artifact.level, nodes=artifact.unavailable, lifted=artifact)
         for unit, artifact in sorted(exclusions.items())
     ]
 
@@ -139,7 +141,7 @@ def _carry_out(
     """Do what is decided, keep it in the history under a word of its own, and return what came of each."""
     changes = [directory.attempt(decision) for decision in decisions]
     entries = [
-        history_entry(action, change.decision, publisher, now, **further)
+        history.entry(action, change.decision, publisher, now, **further)
         for change in changes
         if change.error is None
     ]

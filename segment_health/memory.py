@@ -12,9 +12,12 @@ from .situation import Memory, Override, Remembered
 
 if TYPE_CHECKING:
     from .contract import Artifact
-    from .situation import Decision
 
 _SCHEMA = 1
+_FAILURES = 5
+"""Lines of what could not be written that a heartbeat has room for."""
+_FAILURE = 300
+"""Characters of each."""
 
 
 class Heartbeat(NamedTuple):
@@ -26,6 +29,9 @@ class Heartbeat(NamedTuple):
 
     `loop` says whether its publisher is one that makes the next pass by itself; after its end, and for a single
     pass, it is False, and a standby need not wait.
+
+    `units` and `excluded` count the scope's units, None where an older version did not say. `failures` says what
+    that pass could not write, the first lines of it, and `held` counts the new exclusions that it held back.
     """
 
     publisher: Publisher
@@ -35,6 +41,10 @@ class Heartbeat(NamedTuple):
     loop: bool = False
     policy_error: str | None = None
     asked: int | None = None
+    units: int | None = None
+    excluded: int | None = None
+    failures: tuple[str, ...] = ()
+    held: int = 0
 
     def is_alive(self, now: float) -> bool:
         """Whether its publisher counts as alive: younger than twice its interval, whatever its process id.
@@ -46,18 +56,32 @@ class Heartbeat(NamedTuple):
 
 def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
     """Write a heartbeat."""
-    return one_line(
-        {
-            "schema": _SCHEMA,
-            **heartbeat.publisher._asdict(),
-            "policy": heartbeat.policy,
-            "policy_error": heartbeat.policy_error,
-            "last_complete_pass": utc(heartbeat.last_complete_pass),
-            "asked": None if heartbeat.asked is None else utc(heartbeat.asked),
-            "interval": heartbeat.interval,
-            "loop": heartbeat.loop,
-        }
-    )
+    return one_line({"schema": _SCHEMA, **heartbeat_document(heartbeat)})
+
+
+def heartbeat_document(heartbeat: Heartbeat) -> dict[str, Any]:
+    """Return what a heartbeat says, as a JSON object."""
+    return {
+        **heartbeat.publisher._asdict(),
+        "policy": heartbeat.policy,
+        "policy_error": heartbeat.policy_error,
+        "last_complete_pass": utc(heartbeat.last_complete_pass),
+        "asked": None if heartbeat.asked is None else utc(heartbeat.asked),
+        "interval": heartbeat.interval,
+        "loop": heartbeat.loop,
+        "units": heartbeat.units,
+        "excluded": heartbeat.excluded,
+        "failures": list(_shortened(heartbeat.failures)),
+        "held": heartbeat.held,
+    }
+
+
+def _shortened(failures: tuple[str, ...]) -> tuple[str, ...]:
+    """Keep as many lines, and as much of each, as a person reads."""
+    shown = [line[:_FAILURE] for line in failures[:_FAILURES]]
+    if len(failures) > _FAILURES:
+        shown[-1] = f"and {len(failures) - _FAILURES + 1} more"
+    return tuple(shown)
 
 
 def decode_heartbeat(content: bytes) -> Heartbeat:
@@ -74,6 +98,10 @@ def decode_heartbeat(content: bytes) -> Heartbeat:
         beat.truth("loop"),
         beat.optional("policy_error", beat.text),
         beat.optional("asked", beat.time),
+        beat.optional("units", beat.number),
+        beat.optional("excluded", beat.number),
+        _shortened(tuple(beat.optional("failures", beat.texts) or ())),
+        beat.optional("held", beat.number) or 0,
     )
 
 
@@ -124,6 +152,7 @@ def encode_state(memory: Memory) -> bytes:
                     "separated": known.separated,
                     "fit_passes": known.fit_passes,
                     "fit_since": known.fit_since,
+                    "held": known.held,
                     "over": None if known.over is None else document_of(known.over),
                 }
                 for unit, known in memory.units.items()
@@ -151,6 +180,7 @@ def decode_state(content: bytes) -> Memory:
             unit.optional("fit_passes", unit.number) or 0,
             unit.optional("fit_since", unit.number) or 0,
             _over(unit),
+            unit.optional("held", unit.truth) or False,
         )
         for unit in state.each("units")
     }
@@ -171,25 +201,3 @@ def _unit_id(unit: Fields) -> UnitId:
 def _over(unit: Fields) -> Artifact | None:
     told = unit.optional("over", unit.fields)
     return None if told is None else artifact_of(told)
-
-
-def history_entry(
-    action: str, decision: Decision, publisher: Publisher, now: int, **further: str
-) -> dict[str, Any]:
-    """Return one line of the history: what was done to which unit, by whom, and which rules decided."""
-    artifact = decision.artifact
-    faults = () if artifact is None else artifact.nodes
-    return {
-        "time": utc(now),
-        "action": action,
-        "job_id": decision.unit.job_id,
-        "task_id": decision.unit.task_id,
-        "level": None if decision.level is None else decision.level.name,
-        "nodes": decision.nodes,
-        "faults": [
-            {"name": n.name, "rule": n.rule, "reason": n.reason, "reason_user": n.reason_user} for n in faults
-        ],
-        "generation": None if artifact is None else artifact.generation._asdict(),
-        "publisher": publisher._asdict(),
-        **further,
-    }

@@ -6,14 +6,16 @@ import errno
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from . import history
 from .decide import decide
-from .memory import Heartbeat, history_entry
+from .memory import Heartbeat
 from .observe import observe, situate
-from .situation import Action
+from .situation import Action, writer
 from .store import Change, open_decisions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from .contract import UnitId
     from .ledger import Ledger
@@ -116,16 +118,7 @@ def publish(observation: Observation, publication: Publication, clock: Callable[
         for change in done.changes:
             if change.error is not None:
                 _take_back(change.decision, situation, outcome)
-        heartbeat = Heartbeat(
-            situation.publisher,
-            str(policy),
-            situation.now,
-            publication.interval,
-            publication.loop,
-            publication.policy_error,
-            observation.began,
-        )
-        _keep(done, directory, ledger, heartbeat, vouches=not publication.replay)
+        _keep(done, directory, ledger, situation, publication)
     return done
 
 
@@ -148,38 +141,98 @@ def _must_be_fresh(observation: Observation, publication: Publication, clock: Ca
         )
 
 
-def _keep(
-    done: Pass, directory: DecisionDirectory, ledger: Ledger, heartbeat: Heartbeat, *, vouches: bool
-) -> None:
-    """Make the pass durable and remember it; the heartbeat comes last, for it vouches for all the rest."""
-    entries = [
-        history_entry(
-            change.decision.action.value, change.decision, heartbeat.publisher, heartbeat.last_complete_pass
-        )
+def _heartbeat(done: Pass, situation: Situation, publication: Publication) -> Heartbeat:
+    unwritten = [f"{change.path}: {change.error}" for change in done.changes if change.error is not None]
+    return Heartbeat(
+        situation.publisher,
+        str(publication.policy),
+        situation.now,
+        publication.interval,
+        publication.loop,
+        publication.policy_error,
+        situation.began,
+        done.outcome.units,
+        done.outcome.excluded,
+        (*unwritten, *done.failures),
+        len(done.outcome.held),
+    )
+
+
+def _entries(done: Pass, situation: Situation) -> list[dict[str, Any]]:
+    """Return what the history is told: each change, and each exclusion that is held from this pass on."""
+    outcome, before = done.outcome, situation.memory.units
+
+    def told(action: str, decision: Decision, why: str) -> dict[str, Any]:
+        further = {"why": why} if why else {}
+        return history.entry(action, decision, situation.publisher, situation.now, **further)
+
+    def is_news(decision: Decision) -> bool:
+        known = before.get(decision.unit)
+        same = known is not None and known.generation == outcome.memory[decision.unit].generation
+        return known is None or not (same and known.held)
+
+    changed = [
+        told(change.decision.action.value, change.decision, _why(change.decision, situation, outcome))
         for change in done.changes
         if change.error is None and change.decision.action not in {Action.FOREIGN, Action.PRECREATE}
     ]
+    limit = f"more new exclusions at once than max_new_exclusions = {done.limit} allows"
+    return changed + [told(history.HOLD, decision, limit) for decision in outcome.held if is_news(decision)]
+
+
+def _why(decision: Decision, situation: Situation, outcome: Outcome) -> str:
+    """Return why a unit is lifted, or handed back; nothing where the reasons of its nodes say why."""
+    unit, artifact, lifted = decision.unit, decision.artifact, decision.lifted
+    if decision.action is Action.RETIRE:
+        return "the unit is gone"
+    if artifact is not None and writer(artifact.publisher) != writer(situation.publisher):
+        return f"handed back to {writer(artifact.publisher)}"
+    if decision.action is not Action.CLEAR:
+        return ""
+    if unit in outcome.overridden:
+        return "a person's word"
+    # One out of this scope is lifted for its earlier run alone.
+    if unit not in outcome.nodes_of or (
+        lifted is not None and lifted.generation != outcome.memory[unit].generation
+    ):
+        return "the unit runs anew"
+    return "every node is fit"
+
+
+def _keep(
+    done: Pass, directory: DecisionDirectory, ledger: Ledger, situation: Situation, publication: Publication
+) -> None:
+    """Make the pass durable and remember it; the heartbeat comes last, for it vouches for all the rest."""
+    failed: dict[str, list[str]] = {}
 
     def remember() -> None:
         ledger.remember(done.outcome.remembered())
         done.remembered = True
 
+    def beat() -> None:
+        if not publication.replay:
+            heartbeat = _heartbeat(done, situation, publication)
+            ledger.beat(heartbeat._replace(failures=(*heartbeat.failures, *_unwritten(failed))))
+
     steps: list[tuple[str, Callable[[], None]]] = [
         ("the state", remember),
-        ("the history", lambda: ledger.record(entries)),
+        ("the history", lambda: ledger.record(_entries(done, situation))),
         ("the overrides", lambda: _drop(done.outcome.void_overrides, ledger)),
-        ("the heartbeat", lambda: ledger.beat(heartbeat) if vouches else None),
-        ("what is left of dead publishers", lambda: ledger.bury(heartbeat.last_complete_pass)),
+        ("the heartbeat", beat),
+        ("what is left of dead publishers", lambda: ledger.bury(situation.now)),
     ]
     if any(change.error is None and change.decision.action is not Action.FOREIGN for change in done.changes):
         steps.insert(0, ("the directory (fsync)", directory.sync))
-    failed: dict[str, list[str]] = {}
     for what, step in steps:
         try:
             step()
         except OSError as error:
             failed.setdefault(error.strerror or str(error), []).append(what)
-    done.failures += [f"{', '.join(what)} could not be written: {cause}" for cause, what in failed.items()]
+    done.failures += _unwritten(failed)
+
+
+def _unwritten(failed: dict[str, list[str]]) -> list[str]:
+    return [f"{', '.join(what)} could not be written: {cause}" for cause, what in failed.items()]
 
 
 def _drop(units: list[UnitId], ledger: Ledger) -> None:

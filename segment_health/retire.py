@@ -59,4 +59,6 @@ def decide_absent(unit_id: UnitId, situation: Situation, outcome: Outcome) -> No
             outcome.decisions.append(Decision(Action.RETIRE, unit_id))
     elif _may_retire(unit_id, prior, situation):
         assert isinstance(prior, Artifact)
-        outcome.decisions.append(Decision(Action.RETIRE, unit_id, level=prior.level, nodes=prior.unavailable))
+        outcome.decisions.append(
+            Decision(Action.RETIRE, unit_id, level=prior.level, nodes=prior.unavailable, lifted=prior)
+        )

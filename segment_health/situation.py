@@ -39,7 +39,7 @@ class Decision:
     """One unit's change.
 
     `artifact` is what to write, for exclude and update. `level` and `nodes` (a hostlist) are what the artifact
-    says after an exclusion, or said before it was lifted.
+    says after an exclusion, or said before it was lifted; `lifted` is that whole artifact, if it was ours.
     """
 
     action: Action
@@ -47,6 +47,7 @@ class Decision:
     artifact: Artifact | None = None
     level: FaultLevel | None = None
     nodes: str = ""
+    lifted: Artifact | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class Remembered:
     `separated` that the site's own command has been told of a SeparateFault in this generation. `fit_passes`
     counts passes in a row that found every node of an excluded unit fit, the first of them at `fit_since`.
     `over` is another scope's exclusion that this scope replaced by a higher one, to be put back in its place.
+    `held` says that its exclusion was held back in the last pass.
     """
 
     generation: Generation
@@ -69,6 +71,7 @@ class Remembered:
     fit_passes: int = 0
     fit_since: int = 0
     over: Artifact | None = None
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,25 @@ def test_a_heartbeat_without_a_finite_interval_is_nobodys(interval: str) -> None
         decode_heartbeat(content.replace(b"300.25", interval.encode()))
 
 
+def test_a_heartbeat_says_what_the_pass_left_undone() -> None:
+    """Units, held exclusions and failures are read back; of many long failures a few short lines are kept."""
+    publisher = Publisher("h", 1, "v", "c", "all")
+    beat = Heartbeat(publisher, "policy", 5, 300, units=7, excluded=2, failures=("no room", "x" * 999), held=3)
+    told = decode_heartbeat(encode_heartbeat(beat))
+    assert told == beat._replace(failures=("no room", "x" * 300))
+    many = beat._replace(failures=tuple(map(str, range(9))))
+    assert decode_heartbeat(encode_heartbeat(many)).failures == ("0", "1", "2", "3", "and 5 more")
+
+
+def test_an_older_publishers_heartbeat_is_read() -> None:
+    """One that knew nothing of units, failures and held exclusions is as alive as it was."""
+    beat = Heartbeat(Publisher("h", 1, "v", "c", "all"), "policy", 5, 300, units=7, excluded=2, held=3)
+    document = json.loads(encode_heartbeat(beat))
+    for key in ("units", "excluded", "failures", "held"):
+        del document[key]
+    assert decode_heartbeat(json.dumps(document).encode()) == beat._replace(units=None, excluded=None, held=0)
+
+
 def test_a_newer_publishers_artifact_is_ours() -> None:
     """Unknown keys and a higher schema are read: an older publisher must not call a newer one a stranger."""
     artifact = Artifact(

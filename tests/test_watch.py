@@ -563,7 +563,7 @@ def test_an_override_holds_for_its_generation_and_nodes(loop: Loop) -> None:
     loop.cluster.requeue("123_7", "n[3-4]")
     loop.service().attempt()
     assert loop.excluded("123_7")
-    assert [(e["action"], e.get("reason")) for e in loop.history() if e["action"] == "manual"] == [
+    assert [(e["action"], e["why"]) for e in loop.history() if e["action"] == "manual"] == [
         ("manual", "vendor says fine"),
         ("manual", "again"),
     ]

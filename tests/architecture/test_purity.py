@@ -15,9 +15,9 @@ PACKAGE = Path(__file__).parents[2] / "segment_health"
 # The shell, which does what the core decides; every other module is pure, a new one too until it is named here.
 SHELL = {
     "__init__", "__main__", "atomic", "bounded", "consumer", "demo", "doctor.facts", "doctor.surroundings",
-    "ledger", "lift", "lock", "noded.directory", "noded.export", "noded.files", "notify", "observe",
-    "poke", "publish", "reload", "separate", "service", "settings", "signals", "sources", "store",
-    "survey", "toml", "trust", "watch",
+    "history", "ledger", "lift", "lock", "noded.directory", "noded.export", "noded.files", "notify",
+    "observe", "poke", "publish", "reload", "separate", "service", "settings", "signals", "sources",
+    "store", "survey", "toml", "trust", "watch",
 }  # fmt: skip
 FOLDERS = ("cli", "templates")
 """Folders of which nothing is pure."""

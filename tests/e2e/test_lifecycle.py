@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from segment_health.ledger import BURY_SECONDS, MAX_HISTORY
+from segment_health.history import MAX_HISTORY
+from segment_health.ledger import BURY_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
