@@ -7,17 +7,18 @@ holds to be true.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from .contract import Artifact, Content
 from .hold import hold
 from .judge import is_ours, judge, nodes_at_start
 from .level import FaultLevel
-from .policy.assess import worse
+from .levels import levels
 from .policy.states import is_understood
 from .retire import candidates, decide_absent
 from .situation import Action, Decision, Outcome, Remembered
-from .unit import partitions_by_node, unit_id_of, units_of
+from .unit import unit_id_of, units_of
 
 if TYPE_CHECKING:
     from .contract import UnitId
@@ -228,19 +229,10 @@ def _write(action: Action, artifact: Artifact) -> Decision:
 
 
 def _count_nodes(situation: Situation, outcome: Outcome) -> None:
-    policy, snapshot, reports = situation.policy, situation.snapshot, situation.reports or {}
-    partitions = partitions_by_node(snapshot.allocations)
-    for name, node in snapshot.nodes.items():
-        held_by = partitions.get(name)
-        if policy.rules:
-            asked_by = frozenset(held_by or ())
-            assessment = policy.assess(
-                node, allocated=held_by is not None, partitions=asked_by, seen=outcome.seen, now=situation.now
-            )
-        else:
-            assessment = policy.assess(node, allocated=held_by is not None)
-        told = worse(assessment, reports[name]) if name in reports else assessment
-        if told is not None and told.level:
-            outcome.unavailable_nodes += 1
-        for flag in assessment.unknown:
+    judged = levels(situation.snapshot, situation.policy, situation.reports, outcome.seen, situation.now)
+    counted = Counter(None if told is None else told.level for told in judged.values())
+    outcome.nodes_by_level = dict(counted)
+    outcome.unavailable_nodes = sum(number for level, number in counted.items() if level)
+    for name, told in judged.items():
+        for flag in () if told is None else told.unknown:
             outcome.unknown_flags.setdefault(flag, name)

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 UNSEEN = Assessment(None, "node:unlisted", final=False)
 """What Slurm says of a node that it does not list."""
 
-_NOBODY: frozenset[frozenset[str]] = frozenset()
-_ANY_PARTITION = frozenset({frozenset[str]()})
-
 
 def levels(
     snapshot: Snapshot,
@@ -36,14 +33,15 @@ def levels(
     Where units of several partitions share a node and rules tell those apart, the worst counts. `reports` is what
     another source says, `seen` since when a node shows a word (see Policy.first_seen), `now` the time.
     """
-    held, judged = _holders(snapshot, policy), dict[str, Assessment | None]()
-    for name in [*snapshot.nodes, *(name for name in held if name not in snapshot.nodes)]:
-        node, told = snapshot.nodes.get(name), None
-        if node is not None:
-            holders = held.get(name, _NOBODY)
-            each = [policy.assess(node, partitions=partitions, seen=seen, now=now) for partitions in holders]
-            told = max(each or [policy.assess(node, allocated=False, seen=seen, now=now)], key=badness)
-        judged[name] = together(told, reports.get(name) if reports else None)
+    held = {name for allocation in snapshot.allocations for name in allocation.nodes}
+    if policy.rules:
+        judged = _by_rules(snapshot, policy, seen, now)
+    else:  # nothing but the state counts, and who holds a node does not
+        judged = {name: policy.assess(node, allocated=name in held) for name, node in snapshot.nodes.items()}
+    judged.update(dict.fromkeys(sorted(held - snapshot.nodes.keys())))
+    for name, told in reports.items() if reports else ():
+        if name in judged:
+            judged[name] = together(judged[name], told)
     return judged
 
 
@@ -57,12 +55,17 @@ def badness(told: Assessment | None) -> tuple[int, bool]:
     return (0, True) if told is None else (told.level or 0, not told.final)
 
 
-def _holders(snapshot: Snapshot, policy: Policy) -> dict[str, frozenset[frozenset[str]]]:
-    """Map each node that is held to the partitions of each of its holders; without rules nobody asks for those."""
-    if not policy.rules:
-        return {name: _ANY_PARTITION for allocation in snapshot.allocations for name in allocation.nodes}
+def _by_rules(
+    snapshot: Snapshot, policy: Policy, seen: Mapping[tuple[str, str], int], now: int
+) -> dict[str, Assessment | None]:
+    """Judge each node as each unit that holds it would."""
     held: dict[str, set[frozenset[str]]] = {}
     for unit in units_of(snapshot.allocations).values():
         for name in unit.nodes:
             held.setdefault(name, set()).add(unit.partitions_of(name))
-    return {name: frozenset(partitions) for name, partitions in held.items()}
+    judged: dict[str, Assessment | None] = {}
+    for name, node in snapshot.nodes.items():
+        told = [policy.assess(node, partitions=each, seen=seen, now=now) for each in held.get(name, ())]
+        alone = () if told else (policy.assess(node, allocated=False, seen=seen, now=now),)
+        judged[name] = max((*told, *alone), key=badness)
+    return judged

@@ -174,7 +174,8 @@ class Outcome:
     `overridden` are units that a person wants used; `void_overrides` those whose override no longer holds.
     `separated` are exclusions of units that reach SeparateFault for the first time in their generation.
     `clearing` are units that are fit, though not yet for as long as `clear_after` wants. `held` are new exclusions
-    that are not published: more than the policy allows at once. `nodes_of` counts the nodes of units.
+    that are not published: more than the policy allows at once. `nodes_of` counts the nodes of units,
+    `nodes_by_level` those of the cluster, None being those without a verdict.
     `superseded_by` is the host that has decided by a newer view meanwhile: then nothing is to be changed.
     """
 
@@ -185,6 +186,7 @@ class Outcome:
     units: int = 0
     excluded: int = 0
     unavailable_nodes: int = 0
+    nodes_by_level: dict[FaultLevel | None, int] = field(default_factory=dict)
     unknown_flags: dict[str, str] = field(default_factory=dict)
     no_verdict: set[str] = field(default_factory=set)
     not_understood: list[UnitId] = field(default_factory=list)
