@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import subprocess
+import sys
+import time
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -336,3 +341,135 @@ def test_a_why_of_many_reasons_is_short(scene: Scene) -> None:
     scene.cluster.set_node("n4", "DOWN", "x" * 900)
     scene.publish()
     assert scene.read().entries[0].why == "x" * 300
+
+
+# ── the command ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def run(scene: Scene, *options: str, code: int = 0) -> tuple[str, str]:
+    """Run `segment-health history`, which must end with `code`; return its stdout and stderr."""
+    argv = [sys.executable, "-m", "segment_health", "history", "--dir", str(scene.directory), *options]
+    ended = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == code, ended
+    return ended.stdout, ended.stderr
+
+
+def asked(scene: Scene, *options: str) -> list[str]:
+    """Ask for JSON; return what was done to which unit."""
+    rows = [json.loads(line) for line in run(scene, *options, "--format", "json")[0].splitlines()]
+    return [f"{row['action']} {row['job_id']}_{row['task_id']}" for row in rows]
+
+
+@pytest.fixture
+def told(scene: Scene) -> Scene:
+    """123_0 was excluded three hours ago for n1 and n2, 55 for n5 an hour ago, and 123_7 is for n4, just now."""
+    began = time.time()
+    for ago, names in ((10_800, ("n1", "n2")), (3600, ("n5",)), (0, ("n4",))):
+        scene.clock.now = began - ago
+        for name in names:
+            scene.cluster.set_node(name, "ALLOCATED+DRAIN", f"Xid of {name}")
+        scene.publish()
+    return scene
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        pytest.param([], ["exclude 123_0", "exclude 55_55", "exclude 123_7"], id="all"),
+        pytest.param(["123_7"], ["exclude 123_7"], id="task"),
+        pytest.param(["123"], ["exclude 123_0", "exclude 123_7"], id="array"),
+        pytest.param(["55"], ["exclude 55_55"], id="job"),
+        pytest.param(["55_55"], ["exclude 55_55"], id="job-twice"),
+        pytest.param(["n2"], ["exclude 123_0"], id="node-in-a-list"),
+        pytest.param(["n3"], [], id="a-fit-node-of-a-bad-unit"),
+        pytest.param(["12"], [], id="no-prefix"),
+        pytest.param(["--since", "2h"], ["exclude 55_55", "exclude 123_7"], id="hours"),
+        pytest.param(["--since", "60"], ["exclude 123_7"], id="seconds"),
+        pytest.param(["--since", "2h", "123"], ["exclude 123_7"], id="both"),
+        pytest.param(["--limit", "2"], ["exclude 55_55", "exclude 123_7"], id="limit"),
+        pytest.param(["--limit", "1", "123"], ["exclude 123_7"], id="limit-of-a-unit"),
+        pytest.param(
+            ["--since", "2026-01-01T10:00"], ["exclude 123_0", "exclude 55_55", "exclude 123_7"], id="old"
+        ),
+        pytest.param(["--since", "2099-01-01"], [], id="future"),
+        pytest.param(["--since", "2099-01-01T00:00Z"], [], id="zulu"),
+    ],
+)
+def test_what_is_asked_for_is_told(told: Scene, options: list[str], expected: list[str]) -> None:
+    """A unit, an array, a node of the bad ones, a time and a number each narrow it down."""
+    assert asked(told, *options) == expected
+
+
+def test_a_time_without_a_zone_is_utc(told: Scene) -> None:
+    """As every time is that we print, wherever the reader is."""
+    (entry,) = told.read(lambda entry: entry.nodes == "n5").entries
+    at = datetime.fromtimestamp(entry.time, timezone.utc)
+    assert asked(told, "--since", at.strftime("%Y-%m-%dT%H:%M:%S")) == ["exclude 55_55", "exclude 123_7"]
+    later = (at + timedelta(seconds=1)).astimezone(timezone(timedelta(hours=9)))
+    assert asked(told, "--since", later.isoformat()) == ["exclude 123_7"]
+
+
+def test_a_line_says_when_what_and_why(told: Scene) -> None:
+    """Time, action, unit, level, nodes, by whom, the reason and the rule, with columns that line up."""
+    lines = run(told)[0].splitlines()
+    assert re.fullmatch(
+        r"\S+\+00:00  exclude  123_0        PreSeparateFault n\[1-2\]  "
+        r"by all@fake: Xid of n1; Xid of n2 \(state:DRAIN\)",
+        lines[0],
+    )
+    assert len({line.index("PreSeparateFault") for line in lines}) == 1
+
+
+def test_the_json_is_the_line_as_it_stands(told: Scene) -> None:
+    """Programs get every field, in the order in which it was written."""
+    assert run(told, "--format", "json")[0].encode() == told.file.read_bytes()
+
+
+def test_damage_is_counted_on_stderr(told: Scene) -> None:
+    """The rest is told, the exit status is 0, and how much is missing is said beside it."""
+    with told.file.open("ab") as file:
+        file.write(b'{"time": "20\n\x00\x00\n')
+    out, err = run(told)
+    assert len(out.splitlines()) == 3
+    assert err == "segment-health: 2 damaged lines of the history were passed over\n"
+
+
+def test_hostile_lines_move_no_cursor(told: Scene) -> None:
+    """Whoever may publish may append: what they wrote is escaped, and a list of nodes that is none is no match."""
+    document = json.loads(told.file.read_bytes().splitlines()[0])
+    hostile = "\x1b[2J\u202e" + "x" * 5000
+    document |= {"action": hostile, "nodes": "n[1-", "level": hostile, "who": hostile, "why": hostile}
+    document["faults"][0]["rule"] = hostile
+    with told.file.open("a") as file:
+        file.write(json.dumps(document) + "\n")
+    lines = run(told)[0].splitlines()
+    assert len(lines) == 4
+    assert all(line.isprintable() for line in lines)
+    assert len(lines[3]) < 3000
+    assert asked(told, "n2") == ["exclude 123_0"]
+    assert run(told, "--format", "json")[0].isascii()
+
+
+@pytest.mark.parametrize("since", ["2x", "yesterday", "-5", "99999999999999999999", "2026-13-01"])
+def test_a_time_that_is_none_is_a_usage_error(told: Scene, since: str) -> None:
+    """One line that says what a time looks like."""
+    out, err = run(told, f"--since={since}", code=2)
+    assert out == ""
+    assert err.startswith("segment-health: --since: not a time such as 2h, 3d or 2026-11-30T10:00: ")
+
+
+def test_a_directory_without_a_history_says_nothing(scene: Scene) -> None:
+    """Nothing happened, and that is no failure."""
+    assert run(scene) == ("", "")
+
+
+def test_a_directory_that_is_not_there_is_a_usage_error(scene: Scene) -> None:
+    """It is never taken for one in which nothing happened."""
+    scene.directory = scene.directory / "elsewhere"
+    assert "No such file or directory" in run(scene, code=2)[1]
+
+
+def test_a_ledger_that_cannot_be_read_is_unknown(scene: Scene) -> None:
+    """What happened is there, and nobody can tell."""
+    (scene.directory / ".segment-health").touch()
+    assert "Not a directory" in run(scene, code=3)[1]

@@ -12,12 +12,14 @@ from .completion import completion
 from .demo import demo
 from .doctor import doctor
 from .explain import explain
+from .history import history
 from .lift import clear, prune
 from .noded import noded
 from .poke import poke
 from .policy import policy
 from .publish import publish
 from .record import record
+from .status import status
 from .template import template
 
 
@@ -36,6 +38,8 @@ main.add_command(check)
 main.add_command(path)
 main.add_command(clear)
 main.add_command(prune)
+main.add_command(status)
+main.add_command(history)
 main.add_command(poke)
 main.add_command(explain)
 main.add_command(doctor)

@@ -45,13 +45,15 @@ class Failure(click.ClickException):
         click.echo(f"segment-health: {printable(self.message)}", file=file, err=True)
 
 
-def say(line: str, *, err: bool = False) -> None:
-    """Print a line; where nobody can read it, the command goes on and its exit status stands."""
+def say(line: str, *, err: bool = False) -> bool:
+    """Print a line; where nobody can read it this returns False, and the exit status stands."""
     try:
         click.echo(line, err=err)
     except (OSError, UnicodeError):
         # What is left in the buffer would fail once more when Python ends, and change the status to 120.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2 if err else 1)
+        return False
+    return True
 
 
 @contextlib.contextmanager

@@ -12,15 +12,13 @@ import click
 from segment_health import __version__
 from segment_health.record import printable
 
-from . import in_force, report
+from . import in_force, report, times
 from .command import Command, examples
 from .failure import ATTENTION, DONE, USAGE, Failure, say
 
 if TYPE_CHECKING:
     from segment_health.contract import UnitId
     from segment_health.store import Change
-
-_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 _dir = click.option("--dir", "directory", metavar="DIR", help="Decision directory, absolute.")
 
@@ -86,11 +84,10 @@ def prune(context: click.Context, /, directory: str | None, storage_timeout: str
     from segment_health.bounded import bounded  # noqa: PLC0415
 
     path, seconds = _directory(directory, storage_timeout)
-    match = re.fullmatch(r"([0-9]{1,9})([smhd]?)", max_age)
-    if match is None:
+    age = times.seconds(max_age)
+    if age is None:
         raise Failure(f"--max-age: not a time such as 1h, 90m, 2d or 3600: {max_age!a}", USAGE)
     try:
-        age = int(match[1]) * _SECONDS[match[2]]
         changes = bounded(lambda: lift.prune(path, __version__, age, int(time.time())), seconds, path)
     except OSError as error:
         raise Failure(f"{path}: {error.strerror or error}", ATTENTION) from error

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from segment_health.record import utc
 
+from .times import ago
+
 if TYPE_CHECKING:
     from segment_health.explain import NodeStanding, UnitStanding
     from segment_health.memory import Heartbeat
     from segment_health.policy.assess import Finding
     from segment_health.situation import Situation
 
-_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _MEANING = {
     "nothing": "changes nothing",
     "exclude": "excludes it",
@@ -237,10 +238,4 @@ def _when(time: str, now: int) -> str:
     """Return a time, and how long ago that is."""
     from datetime import datetime  # noqa: PLC0415
 
-    seconds = now - int(datetime.fromisoformat(time).timestamp())
-    if seconds < 0:
-        return f"{time} (from the future)"
-    for unit, name in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
-        if seconds >= 2 * unit:
-            return f"{time} ({seconds // unit} {name} ago)"
-    return f"{time} ({seconds} s ago)"
+    return f"{time} ({ago(now - int(datetime.fromisoformat(time).timestamp()))})"

@@ -31,6 +31,7 @@ BREACHES = {
     "home-of-tomli": ("segment_health/settings.py", "import tomli"),
     "home-of-filelock": ("segment_health/store.py", "from filelock import FileLock"),
     "home-of-re2": ("segment_health/decide.py", "import re2"),
+    "home-of-rich": ("segment_health/cli/status.py", "import rich"),
     "home-of-clustershell": ("slurm/reader.py", "from ClusterShell.NodeSet import NodeSet"),
     "home-of-httpx": ("slurm/reader.py", "import httpx"),
 }
