@@ -192,6 +192,24 @@ def test_the_doctor(cluster: Sandbox, tmp_path: Path) -> None:
 
 
 @pytest.mark.slurm
+def test_the_status_page(cluster: Sandbox, site: Site, tmp_path: Path) -> None:
+    """A running unit is excluded, and the status, its JSON and the history say so."""
+    job = site.submit("--exclusive", "--nodelist=n2")
+    cluster.set_node("n2", "drain", "Xid 79")
+    code = "\n".join(blocks(ROOT / "docs/status.md", "bash"))
+    lines = run(localised(code, tmp_path), cluster, tmp_path).splitlines()
+    assert "OK: 1 publisher, 1 unit, 1 excluded" in lines
+    (document,) = [json.loads(line) for line in lines if line.startswith('{"publishers"')]
+    (shown,) = map(json.loads, blocks(ROOT / "docs/status.md", "json"))
+    for key in ("publishers", "units"):
+        assert list(document[key][0]) == list(shown[key][0])
+    assert list(document) == list(shown)
+    assert re.fullmatch(
+        rf"\S+  exclude  {job} +PreSeparateFault n2  by all@sandbox: Xid 79 \(state:DRAIN\)", lines[-1]
+    )
+
+
+@pytest.mark.slurm
 def test_the_policy_page(cluster: Sandbox, site: Site, tmp_path: Path) -> None:
     """A policy is checked, shown and tried; a drained node is explained, living and from a recording."""
     code = "\n".join(blocks(ROOT / "docs/policy.md", "bash"))
