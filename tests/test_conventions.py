@@ -121,6 +121,7 @@ def test_its_help_is_data(words: tuple[str, ...], command: click.Command) -> Non
         ("path", "--dir", "/"),
         ("clear", "--dir", "/no/such", "123", "--reason", "x"),
         ("prune", "--dir", "/no/such", "--max-age", "1h"),
+        ("poke", "--dir", "/"),
         ("explain", "n1", "--slurm-bin-dir", "/no/such", "--source", "text"),
         ("record", "-", "--slurm-bin-dir", "/no/such", "--source", "text"),
         ("noded", "show", "--dir", "/no/such"),

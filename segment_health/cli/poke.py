@@ -11,14 +11,14 @@ import click
 from segment_health.record import printable
 
 from . import in_force
-from .command import examples
+from .command import Command, examples
 from .failure import ATTENTION, UNKNOWN, USAGE, Failure, say
 
 if TYPE_CHECKING:
     from segment_health.poke import Asked
 
 
-@click.command(epilog=examples("segment-health poke --dir /shared/segment-health/decisions"))
+@click.command(cls=Command, epilog=examples("segment-health poke --dir /shared/segment-health/decisions"))
 @click.option("--dir", "directory", metavar="DIR", help="Decision directory, absolute.")
 @in_force.storage_option
 @click.option("--quiet", "-q", is_flag=True, help="Say only what is wrong.")
