@@ -181,6 +181,44 @@ def test_the_quick_start(cluster: Sandbox, tmp_path: Path) -> None:
         at = match.end()
 
 
+def installed(code: str, shared: Path) -> str:
+    """Put the test's directory where the page says /shared, and this project's programs where it installs them."""
+    return localised(code.replace("/shared/segment-health/venv/bin", str(SCRIPTS)), shared)
+
+
+@pytest.mark.slurm
+def test_the_quick_start_of_a_job(cluster: Sandbox, tmp_path: Path) -> None:
+    """Ten lines publish for the job; what is written by hand refuses it, and its removal lets it in again."""
+    launcher = tmp_path / "ft_launcher"
+    launcher.write_text('#!/bin/bash\necho "launched $*"\nexec sleep 300\n')
+    launcher.chmod(0o755)
+    code = f"export PATH={tmp_path}:$PATH\n" + "\n".join(blocks(ROOT / "docs/quickstart-job.md", "bash"))
+    output = run(installed(code, tmp_path), cluster, tmp_path)
+    assert re.search(r"^complete: 8 nodes, 0 unavailable; 1 units, 0 excluded", output, re.MULTILINE)
+    assert (
+        f"launched --ft-segment-health-check-dir {tmp_path}/decisions train.py"
+        in (tmp_path / "train.out").read_text()
+    )
+    told = [line.partition(":")[0] for line in output.splitlines()][-3:]
+    assert told == ["excluded", "status 1", "healthy"]
+    assert (tmp_path / "train-array.sbatch").read_text().startswith("#!/bin/bash\n#SBATCH")
+    gone = ("squeue", "--noheader", "--me")
+    cluster.wait_until(lambda: not cluster.run(*gone).stdout, what="end of the job")
+
+
+@pytest.mark.slurm
+def test_the_quick_start_of_a_launcher(cluster: Sandbox, tmp_path: Path) -> None:
+    """Its launcher leaves when a node of its job was drained, and takes the step along."""
+    code = "\n".join(blocks(ROOT / "docs/quickstart-launcher.md", "bash"))
+    output = run(installed(code, tmp_path), cluster, tmp_path)
+    assert re.search(r"^exclude \d+ PreSeparateFault n\d ", output, re.MULTILINE)
+    assert "leaving: Slurm allocation unit" in output.splitlines()[-1]
+    idle = dict.fromkeys(cluster.nodes, "IDLE")
+    cluster.wait_until(
+        lambda: {name: cluster.node_state(name) for name in cluster.nodes} == idle, what="idle nodes"
+    )
+
+
 @pytest.mark.slurm
 def test_the_doctor(cluster: Sandbox, tmp_path: Path) -> None:
     """It looks at the directory and at this Slurm; as root it finds that pytest's own is closed to others."""

@@ -233,3 +233,18 @@ def test_the_timer(host: Host, site: Site) -> None:
     host.until(lambda: host.shown("segment-health-pass", "ExecMainStatus")["ExecMainStatus"] == "3")
     assert host.artifacts() == {unit, second}
     site.cluster.continue_controller()
+
+
+@pytest.mark.root
+@pytest.mark.slurm
+def test_the_quick_start_of_a_site(host: Host, site: Site) -> None:
+    """The page's commands, as they stand, on a host with nothing but Slurm, systemd and our programs."""
+    job = site.submit("--nodes=2", "--exclusive")
+    page = (ROOT / "docs/quickstart-site.md").read_text()
+    code = "\n".join(re.findall(r"^```bash\n(.*?)^```$", page, re.DOTALL | re.MULTILINE))
+    told = host.run("bash", "-euo", "pipefail", "-c", code)
+    assert "StatusText=publishing: 0 of 1 units excluded, 8 nodes" in told
+    assert re.search(r"^ok +slurm.answer +8 nodes", told, re.MULTILINE)
+    assert re.search(r"^ok +directory.writers ", told, re.MULTILINE)
+    assert f'"job_id": "{job}"' in told
+    assert '"reason": "quick start"' in told
