@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from . import history
+from .contract import Artifact, Content
 from .decide import decide
 from .memory import Heartbeat
 from .observe import observe, situate
@@ -46,7 +48,8 @@ class Pass:
 
     `policy`, `limit` (new exclusions at once) and `hold_passes` are those in force, for people. `remembered` says
     that the state is on disk. `remarks` are worth a person's look; `failures` are what could not be written beside
-    artifacts (heartbeat, state, history). `device` is the file system in which the directory is.
+    artifacts (heartbeat, state, history). `device` is the file system in which the directory is. `excluded` counts
+    the scope's units that are excluded now, by level, those by somebody else's hand as "foreign".
     """
 
     cluster: str
@@ -61,6 +64,7 @@ class Pass:
     failures: list[str] = field(default_factory=list)
     remembered: bool = False
     device: int | None = None
+    excluded: dict[str, int] = field(default_factory=dict)
 
     @property
     def wrote_everything(self) -> bool:
@@ -108,6 +112,7 @@ def publish(observation: Observation, publication: Publication, clock: Callable[
         if publication.dry_run:
             done.changes = [Change(decision, directory.path_of(decision.unit)) for decision in outcome.decisions]
             return done
+        done.excluded = _excluded(done, situation)
         if outcome.superseded_by is not None:  # the newer pass vouches, and remembers
             return done
         directory.tidy()
@@ -118,8 +123,20 @@ def publish(observation: Observation, publication: Publication, clock: Callable[
         for change in done.changes:
             if change.error is not None:
                 _take_back(change.decision, situation, outcome)
+        done.excluded = _excluded(done, situation)
         _keep(done, directory, ledger, situation, publication)
     return done
+
+
+def _excluded(done: Pass, situation: Situation) -> dict[str, int]:
+    """Count the scope's units that are excluded after these changes, by level."""
+    stands = {unit: situation.published.get(unit) for unit in done.outcome.nodes_of}
+    for change in done.changes:
+        decision = change.decision
+        if decision.unit in stands and change.error is None and decision.action is not Action.FOREIGN:
+            stands[decision.unit] = decision.artifact
+    told = (found for found in stands.values() if found is not None)
+    return dict(Counter(one.level.name if isinstance(one, Artifact) else Content.FOREIGN.value for one in told))
 
 
 def _take_back(decision: Decision, situation: Situation, outcome: Outcome) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .publication import Publication, Reporting, Reports
     from .publish import Pass
     from .reload import PolicyFile
+    from .scope import Scope
     from .sources import Source
     from .store import Change
 
@@ -79,6 +80,7 @@ class Service:
         self._reread = reread
         self._say = say
         self._cluster: str | None = None
+        self._asked_before: dict[str, tuple[int, int]] = {}
 
     @property
     def interval(self) -> float:
@@ -89,6 +91,24 @@ class Service:
     def stale_after(self) -> float | None:
         """Seconds without a complete pass after which exclusions are lifted; None for never."""
         return self._plan.stale_after
+
+    @property
+    def scope(self) -> Scope:
+        """Whose units it publishes for."""
+        return self._plan.publication.scope
+
+    @property
+    def policy_error(self) -> str | None:
+        """Why the newest policy is not the one in force; None if it is."""
+        return self._plan.publication.policy_error
+
+    def traffic(self) -> dict[str, tuple[int, int]]:
+        """Return how many questions Slurm was asked by this process, and bytes of answers, by door."""
+        counted = dict(self._asked_before)
+        for door, traffic in self._plan.source.traffic.items():
+            queries, received = counted.get(door, (0, 0))
+            counted[door] = (queries + traffic.queries, received + traffic.received)
+        return counted
 
     def age(self) -> float:
         """Return how many seconds ago this scope's last complete pass was, by whomever; 0 if there was none."""
@@ -204,9 +224,11 @@ class Service:
 
     def reload(self) -> None:
         """Go on by the plan that the settings make now, or by the old one if they are wrong."""
-        before, self._plan = self._plan, self._reread(self._plan)
+        before, asked = self._plan, self.traffic()
+        self._plan = self._reread(before)
         self._plan.publication = replace(self._plan.publication, device=before.publication.device)
         if before.source is not self._plan.source:
+            self._asked_before = asked
             before.source.close()
 
     def is_outdated(self) -> bool:

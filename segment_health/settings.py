@@ -121,8 +121,7 @@ class Settings(BaseModel):
     """The level of a fault code that NodeD's configuration does not list."""
     storage_timeout: Annotated[float, Field(ge=1, le=3600)] = 60.0
     """Seconds that shared storage may take: for all that a pass reads and writes there, and for each file that is
-    read. A server that fails over is back within some tens of seconds; a mount that hangs is waited for in a child
-    process, so that the publisher itself goes on."""
+    read. A server that fails over is back within some tens of seconds; what hangs, a child process waits for."""
     allow_shared_dir: bool = False
     """Publish for other users' jobs into a directory that others may write to: whoever can write there can exclude
     and un-exclude every unit."""
@@ -130,13 +129,14 @@ class Settings(BaseModel):
     """Leave an empty artifact for each unit that has none: where a missing name is cached for longer than the size
     of a file (NFS) an exclusion is seen sooner."""
     stale_after: Annotated[float, Field(gt=0)] | Literal["never"] = 1800.0
-    """Seconds without a complete pass after which a running publisher lifts its exclusions: a rack that nobody has
-    looked at for so long is used again. `never` keeps them until somebody looks."""
+    """Seconds without a complete pass after which a running publisher lifts its exclusions; or `never`."""
     standby: bool = False
     """Only publish while no other publisher of the scope lives: every task of a job may offer, one does."""
     on_separate: Annotated[str, AfterValidator(_command)] | None = None
     """Command to run, once per generation, for a unit that reaches SeparateFault; words as a shell splits them."""
     log_format: Literal["text", "json"] = "text"
+    metrics_file: Annotated[str, AfterValidator(_absolute)] | None = None
+    """File of this publisher alone for Prometheus' textfile collector, which reads `*.prom`; read at the start."""
     adopt: bool = False
     """Take over artifacts that somebody else wrote; off, since they may be a person's decision."""
     source: Literal["auto", "text", "json", "rest", "pyslurm"] = "auto"

@@ -85,7 +85,7 @@ class Listener(Protocol):
         """A complete pass was made."""
 
     def failed(self, cause: Cause, why: str, seconds: float) -> None:
-        """A pass was not made; `why` is a sentence."""
+        """A pass was not made; `why` is a sentence. No `seconds`: stale exclusions could not be lifted."""
 
     def went_stale(self, changes: list[Change], silent: float) -> None:
         """Exclusions were lifted because no pass was complete for so many seconds."""

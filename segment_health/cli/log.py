@@ -87,6 +87,10 @@ class Log:
             self.say("INFO", "standby", "another publisher of this scope is alive; standing by")
         self._waiting = True
 
+    def remark(self, event: str, message: str) -> None:
+        """Say what is wrong beside the passes; the same again after an hour at the earliest."""
+        self._once("WARNING", event, message)
+
     def list_changes(self, event: str, changes: Sequence[Change]) -> None:
         """Say each change."""
         for change in changes:

@@ -28,6 +28,7 @@ def loop(given: Mapping[str, Any], config: str | None) -> int:
     from segment_health.service import Service  # noqa: PLC0415
     from segment_health.signals import Signals  # noqa: PLC0415
 
+    from . import metrics  # noqa: PLC0415
     from .log import Log  # noqa: PLC0415
 
     with ended_by_signals():  # as in a single pass; a moment later signals are requests
@@ -49,8 +50,9 @@ def loop(given: Mapping[str, Any], config: str | None) -> int:
 
     service = Service(todo, time.time, reread, lambda level, sentence: log.say(level, "policy", sentence))
     notifier = Notifier(os.environ)
-    listener = watch.Listeners([log, notifier])
-    with Signals() as signals:
+    figures = metrics.listening(service, told, lambda remark: log.remark("metrics", remark))
+    with Signals() as signals, figures as further:
+        listener = watch.Listeners([log, notifier, *further])
         while signals.ending is None:
             try:
                 with _alone(todo), _heard(todo, signals, log):

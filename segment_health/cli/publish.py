@@ -12,7 +12,7 @@ import click
 
 from segment_health.record import printable
 
-from . import in_force, report, source
+from . import in_force, metrics, report, source
 from .command import Command, examples
 from .failure import ATTENTION, DONE, UNKNOWN, USAGE, Failure, ended_by_signals, say
 from .plan import plan
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 @click.option(
     "--format", "format_", type=click.Choice(["text", "json"]), help="Of a single pass.  [default: text]"
 )
+@click.option("--metrics-file", metavar="FILE.prom", help="For Prometheus' textfile collector.")
 @click.option("--log-format", metavar="text|json", help="Of the loop.  [default: text]")
 @click.pass_context
 def publish(
@@ -100,8 +101,10 @@ def _once(planned: Callable[[], tuple[Plan, Settings]], *, wait: bool, quiet: bo
     from segment_health import lock  # noqa: PLC0415 - each command loads what it needs
     from segment_health.service import Service  # noqa: PLC0415
     from segment_health.sources import SourceUnknown  # noqa: PLC0415
+    from segment_health.watch import Cause  # noqa: PLC0415
 
     began = time.monotonic()
+    cause: Cause | None = None
     with ended_by_signals():  # also while the source is opened, which may ask Slurm
         todo, told = planned()
     publication, service = todo.publication, Service(todo, time.time)
@@ -118,11 +121,13 @@ def _once(planned: Callable[[], tuple[Plan, Settings]], *, wait: bool, quiet: bo
         where = f"another publisher of {publication.scope} in {publication.directory} is running on this host"
         error, code = f"{where} ({running}); nothing to do", DONE
     except lock.LockError as failure:
-        error, code = f"no lock, so nothing was done: {failure}", USAGE
+        error, code, cause = f"no lock, so nothing was done: {failure}", USAGE, Cause.LOCK
     except SourceUnknown as unknown:
         error, code = f"Slurm's state is unknown, so every decision stays as it is: {unknown}", UNKNOWN
+        cause = Cause.SLURM
     except OSError as failure:
         error, code = f"{publication.directory}: {failure.strerror or failure}; nothing was changed", ATTENTION
+        cause = Cause.DIRECTORY
     seconds = time.monotonic() - began
     if format_ == "json":
         observed = todo.source
@@ -131,6 +136,7 @@ def _once(planned: Callable[[], tuple[Plan, Settings]], *, wait: bool, quiet: bo
         for change in done.changes:
             say(printable(report.change_line(change)))
         say(f"{'dry run' if dry_run else 'complete'}: {report.summary(done)}; {seconds:.2f} s")
-    for line in [error or "failed"] if done is None else report.complaints(done):
+    remarks = [] if dry_run else metrics.note(service, told, done or cause, error or "", seconds)
+    for line in [*([error or "failed"] if done is None else report.complaints(done)), *remarks]:
         say(f"segment-health: {printable(line)}", err=True)
     return code

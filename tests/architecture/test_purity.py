@@ -17,7 +17,7 @@ SHELL = {
     "__init__", "__main__", "atomic", "bounded", "consumer", "demo", "doctor.facts", "doctor.surroundings",
     "history", "ledger", "lift", "lock", "noded.directory", "noded.export", "noded.files", "notify",
     "observe", "poke", "publish", "reload", "separate", "service", "settings", "signals", "sources",
-    "store", "survey", "toml", "trust", "watch",
+    "store", "survey", "textfile", "toml", "trust", "watch",
 }  # fmt: skip
 FOLDERS = ("cli", "templates")
 """Folders of which nothing is pure."""
