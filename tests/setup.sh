@@ -38,6 +38,8 @@ missing_packages() {
             done
         fi
         type -P strace >/dev/null || echo strace
+        # promtool judges metrics, alerts and the dashboard's questions; the server itself never runs.
+        type -P promtool >/dev/null || echo prometheus
         # The shells whose completion is tried.
         for shell in zsh fish; do type -P "$shell" >/dev/null || echo "$shell"; done
         # `systemd-analyze` judges our units, and systemd itself runs them in a namespace.

@@ -35,6 +35,10 @@ _TEMPLATES = {
     "systemd-timer": _Template("timer: starts systemd-oneshot every five minutes", ("systemd.timer",)),
     "strigger": _Template("script: sets Slurm's triggers, by which a drain asks for a pass", ("strigger",)),
     "epilog": _Template("script: Epilog= of Slurm that asks for a pass", ("epilog",)),
+    "prometheus-alerts": _Template(
+        "rules: what Prometheus wakes people up for (docs/alerts.md)", ("prometheus-alerts.yml",)
+    ),
+    "grafana": _Template("dashboard: what publishers see and do, for Grafana 10.4 and later", ("grafana.json",)),
     "nhc": _Template("script: LBNL Node Health Check asks for a pass once it has drained", ("nhc",)),
 }
 
@@ -69,4 +73,4 @@ def show(name: str) -> None:
 
 def _say_all() -> None:
     for name, found in _TEMPLATES.items():
-        click.echo(f"{name:<16} {found.meaning}")
+        click.echo(f"{name:<18} {found.meaning}")
