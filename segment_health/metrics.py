@@ -104,10 +104,9 @@ class Metrics:
             failing_artifacts=len(done.changes) - len(written),
             failing_records=len(done.failures),
         )
-        by_level = {level and level.name: number for level, number in outcome.nodes_by_level.items()}
-        for level in LEVELS:
-            self._gauges["nodes", level] = by_level.get(level, 0)
-        self._gauges["nodes", NO_VERDICT] = by_level.get(None, 0)
+        nodes = {NO_VERDICT if at is None else at.name: number for at, number in outcome.nodes_by_level.items()}
+        for level in (*LEVELS, NO_VERDICT):
+            self._gauges["nodes", level] = nodes.get(level, 0)
         for level in EXCLUDED:
             self._gauges["excluded_units", level] = done.excluded.get(level, 0)
 

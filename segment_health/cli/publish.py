@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 @click.option(
     "--format", "format_", type=click.Choice(["text", "json"]), help="Of a single pass.  [default: text]"
 )
-@click.option("--metrics-file", metavar="FILE.prom", help="For Prometheus' textfile collector.")
+@click.option("--metrics-file", metavar="FILE.prom", help="Metrics, for Prometheus' textfile collector.")
 @click.option("--log-format", metavar="text|json", help="Of the loop.  [default: text]")
 @click.pass_context
 def publish(

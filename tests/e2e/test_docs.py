@@ -250,6 +250,16 @@ def test_the_status_page(cluster: Sandbox, site: Site, tmp_path: Path) -> None:
 
 
 @pytest.mark.slurm
+def test_the_metrics_page(cluster: Sandbox, tmp_path: Path) -> None:
+    """A single pass leaves its figures where the page says, and the templates are printed."""
+    code = "\n".join(blocks(ROOT / "docs/metrics.md", "bash"))
+    output = run(localised(code, tmp_path), cluster, tmp_path)
+    assert 'segment_health_passes_total{result="complete",scope="all"} 1.0' in output
+    for name in ("segment-health-alerts.yml", "segment-health-dashboard.json"):
+        assert (tmp_path / name).stat().st_size > 1000
+
+
+@pytest.mark.slurm
 def test_the_policy_page(cluster: Sandbox, site: Site, tmp_path: Path) -> None:
     """A policy is checked, shown and tried; a drained node is explained, living and from a recording."""
     code = "\n".join(blocks(ROOT / "docs/policy.md", "bash"))
