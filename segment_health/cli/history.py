@@ -12,6 +12,7 @@ import click
 from segment_health.record import brief, one_line, printable, utc
 
 from . import in_force, times
+from .command import examples
 from .failure import USAGE, Failure, say
 from .status import directory_of, within
 
@@ -25,7 +26,12 @@ _LONGEST = 300
 """Characters of a reason or a list of nodes that a line shows."""
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "segment-health history --dir /shared/segment-health/decisions --since 2h",
+        "segment-health history --dir /shared/segment-health/decisions 123_7",
+    )
+)
 @click.option("--dir", "directory", metavar="DIR", help="Decision directory.")
 @click.option("--since", metavar="TIME", help="90, 15m, 2h or 3d ago; or 2026-11-30T10:00, UTC.")
 @click.option("--limit", metavar="N", type=click.IntRange(1), help="The last N entries.")

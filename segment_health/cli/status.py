@@ -14,6 +14,7 @@ import click
 from segment_health.record import one_line, printable
 
 from . import in_force, overview
+from .command import examples
 from .failure import DONE, UNKNOWN, USAGE, Failure, ended_by_signals, say
 
 if TYPE_CHECKING:
@@ -26,7 +27,12 @@ Result = TypeVar("Result")
 _WATCH_SECONDS = 2.0
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "segment-health status --dir /shared/segment-health/decisions",
+        "segment-health status --dir /shared/segment-health/decisions --format json",
+    )
+)
 @click.option("--dir", "directory", metavar="DIR", help="Decision directory.")
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(
