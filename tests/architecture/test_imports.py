@@ -30,6 +30,7 @@ BREACHES = {
     "home-of-pyslurm": ("slurm/reader.py", "import pyslurm"),
     "home-of-tomli": ("segment_health/settings.py", "import tomli"),
     "home-of-filelock": ("segment_health/store.py", "from filelock import FileLock"),
+    "home-of-prometheus-client": ("segment_health/figures.py", "import prometheus_client"),
     "home-of-re2": ("segment_health/decide.py", "import re2"),
     "home-of-rich": ("segment_health/cli/status.py", "import rich"),
     "home-of-clustershell": ("slurm/reader.py", "from ClusterShell.NodeSet import NodeSet"),
