@@ -250,6 +250,50 @@ MUTANTS = [
         (PUBLISH, "tests/test_watch.py"),
     ),
     Mutant(
+        "an exclusion that nobody alive confirms is fresh",
+        "segment_health/survey.py",
+        'state="fresh" if confirmed else "stale"',
+        'state="fresh"',
+        ("tests/test_survey.py",),
+    ),
+    Mutant(
+        "a stranger's state of everybody's units counts",
+        "segment_health/ledger.py",
+        """                    owners = self._trusted() if name.startswith(_EVERYBODYS) else None
+                    states[""",
+        """                    owners = None
+                    states[""",
+        ("tests/test_survey.py",),
+    ),
+    Mutant(
+        "what is held is told in every pass",
+        "segment_health/hold.py",
+        "            held=True,\n",
+        "",
+        ("tests/test_history.py",),
+    ),
+    Mutant(
+        "a damaged line ends the history",
+        "segment_health/history.py",
+        "                damaged += 1\n",
+        "                break\n",
+        ("tests/test_history.py",),
+    ),
+    Mutant(
+        "nobody alive is well",
+        "segment_health/cli/overview.py",
+        "    if not living:\n",
+        "    if False:\n",
+        ("tests/test_status.py",),
+    ),
+    Mutant(
+        "what a reason says is markup",
+        "segment_health/cli/table.py",
+        'Text.assemble(row.reasons, "\\n" if row.reasons else "", (f"by {row.by}", "dim"))',
+        "row.reasons",
+        ("tests/test_status.py",),
+    ),
+    Mutant(
         "going stale keeps the exclusions",
         "segment_health/watch.py",
         "failures.lifted or silent < publishing.stale_after:",

@@ -324,6 +324,18 @@ def test_hostile_text_moves_no_cursor(scene: Scene) -> None:
     assert scene.document(code=1)["units"][2]["reasons"][0].startswith("\x1b[2J")
 
 
+@pytest.mark.parametrize("where", ["reason", "policy", "person"])
+def test_brackets_are_no_markup(scene: Scene, where: str) -> None:
+    """What others wrote stands in a table as they wrote it, whatever rich would make of it."""
+    text = "[red]n4[/red]"
+    scene.cluster.set_node("n4", "ALLOCATED+DRAIN", text if where == "reason" else "fan")
+    scene.publish(policy_error=text if where == "policy" else None)
+    if where == "person":
+        override(str(scene.directory), "0.1.0", lambda _: True, text, int(time.time()))
+    with terminal(scene) as opened:
+        assert text in ESCAPE.sub("", opened.end()[1])
+
+
 # ── terminals ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -23,7 +23,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from segment_health import consumer, contract, memory, scope, settings, toml
+from segment_health import consumer, contract, history, memory, scope, settings, toml
+from segment_health.cli.history import json_line, text_line
 from segment_health.level import FaultLevel
 from segment_health.noded import config as noded_config
 from segment_health.noded import report, wire
@@ -492,13 +493,24 @@ _UNIT = b'"job_id":"1","task_id":"1","restart_count":0,"start_time":9,"nodelist"
 @target("memory")
 def _memory(data: bytes) -> None:
     with suppress(*GARBLED):
-        memory.decode_heartbeat(data).is_alive(1.8e9)
+        beat = memory.decode_heartbeat(data)
+        beat.is_alive(1.8e9)
+        assert memory.decode_heartbeat(memory.encode_heartbeat(beat)) == beat
     with suppress(*GARBLED):
         memory.decode_override(data)
     with suppress(*GARBLED):
         state = memory.decode_state(data)
         assert memory.decode_state(memory.encode_state(state)) == state
         assert all(contract.unit_of_artifact(unit.artifact_name) == unit for unit in state.units)
+
+
+@target("history")
+def _history(data: bytes) -> None:
+    told = history.decode(data)
+    if told is not None:
+        assert json_line(told).isprintable()
+        assert text_line(told).isprintable()
+        assert contract.unit_of_artifact(told.unit.artifact_name) == told.unit
 
 
 @target("fields")
@@ -628,8 +640,13 @@ CORPUS: dict[str, tuple[str | bytes, ...]] = {
     "scope": (b"job:123,140", b"user:alice", b"partition:gpu-a100", b"all"),
     "artifact": (_ARTIFACT, b"n1,n2\n", b'{"schema": 1}'),
     "memory": (
-        b"{%s,%s}" % (_PUBLISHER, _BEAT), b'{"restart_count":0,"start_time":9,%s}' % _WORD,
+        b"{%s,%s}" % (_PUBLISHER, _BEAT), b'{%s,%s,"units":7,"held":2,"failures":["x"]}' % (_PUBLISHER, _BEAT),
+        b'{"restart_count":0,"start_time":9,%s}' % _WORD,
         b'{"units":[{%s,"published":true,"separated":false}],"seen":[{%s}],"held":1}' % (_UNIT, _SEEN)),
+    "history": (
+        b'{"time":"2026-08-04T19:00:00+00:00","action":"exclude","job_id":"123","task_id":"7","level":"SeparateFault",'
+        b'"nodes":"n[1-2]","who":"all@c","why":"x","faults":[{"name":"n1","rule":"state:DOWN","reason":null}],'
+        b'"generation":null,"publisher":{%s}}' % _PUBLISHER,),
     "fields": (b'{"a":"x","b":1,"c":[1.5,true,null,"2026-08-04T19:00:00+00:00"],"d":{"a":["x"]}}',),
     "toml": ("policy/*.toml", b'a.b = "x"\n[t]\nc = [1, {d = 2026-08-04}]\n',
         b'a = 0xffff\nb = \'x\'\nc = """y"""\n'),
