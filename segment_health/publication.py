@@ -48,7 +48,7 @@ class Publication:
     units that have none. `host` is the name of the host that publishes, its own if empty. `device` is the file
     system (st_dev) in which the directory was in this process's last pass, None before the first.
     `policy_error` says why the newest policy is not the one in force. `reports` are asked beside Slurm. `force`
-    publishes whatever the number of new exclusions.
+    publishes whatever the number of new exclusions. `portray` has a picture made of each pass, for its page.
     """
 
     directory: str
@@ -68,4 +68,5 @@ class Publication:
     storage_timeout: float = 60.0
     precreate: bool = False
     host: str = ""
+    portray: bool = False
     device: int | None = None

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .contract import UnitId
     from .ledger import Ledger
     from .observe import Observation
+    from .page.picture import Picture
     from .publication import Publication
     from .situation import Decision, Outcome, Situation
     from .sources import Source
@@ -49,7 +50,8 @@ class Pass:
     `policy`, `limit` (new exclusions at once) and `hold_passes` are those in force, for people. `remembered` says
     that the state is on disk. `remarks` are worth a person's look; `failures` are what could not be written beside
     artifacts (heartbeat, state, history). `device` is the file system in which the directory is. `excluded` counts
-    the scope's units that are excluded now, by level, those by somebody else's hand as "foreign".
+    the scope's units that are excluded now, by level, those by somebody else's hand as "foreign". `picture` is for
+    the status page, None where nobody asked for one.
     """
 
     cluster: str
@@ -65,6 +67,7 @@ class Pass:
     remembered: bool = False
     device: int | None = None
     excluded: dict[str, int] = field(default_factory=dict)
+    picture: Picture | None = None
 
     @property
     def wrote_everything(self) -> bool:

@@ -15,6 +15,7 @@ from .bounded import bounded
 from .contract import Publisher
 from .lift import lift_stale
 from .observe import ask, consult
+from .page.portrait import portrait_of_pass
 from .policy.file import PolicyError
 from .publish import publish
 from .separate import run_on_separate
@@ -146,6 +147,8 @@ class Service:
                 observation = self._consult(observation, publication.reports)
             done = self._touch(lambda: self._write(observation), also=_WRITE_SECONDS)
         self._plan.publication = replace(self._plan.publication, device=done.device)
+        if publication.portray:
+            self._portray(observation, done)
         if self._plan.on_separate is not None and done.outcome.separated and not publication.dry_run:
             done.failures += run_on_separate(self._plan.on_separate, done)
         return done
@@ -184,6 +187,14 @@ class Service:
                 return publish(observation, publication, self._clock)
         except lock.AlreadyRunning as hanging:
             raise TimeoutError(errno.ETIMEDOUT, f"an earlier pass still waits for it: {hanging}") from hanging
+
+    def _portray(self, observation: Observation, done: Pass) -> None:
+        """Have the pass's picture made, which is no part of it: without one the page shows an older one."""
+        publication = self._plan.publication
+        try:
+            done.picture = self._touch(lambda: portrait_of_pass(observation, publication, done.outcome.seen))
+        except OSError as error:
+            done.remarks.append(f"no picture of this pass for the page: {error.strerror or error}")
 
     def _touch(self, work: Callable[[], Result], *, also: float = 0.0) -> Result:
         """Do what touches the decision directory, within the time that storage may take, and `also` some seconds.

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
-import shlex
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from . import scope as scopes
-from . import toml
+from . import toml, values
 from .bounded import bounded
 from .policy import limits
 from .record import brief
@@ -34,7 +32,6 @@ _SECRET = frozenset({"rest_jwt_file", "rest_url"})
 """Settings in whose place somebody may have put a token or a password: never repeated."""
 _MAX_FILE = 1 << 20
 """Bytes of a settings file that are read."""
-_MAX_COMMAND = 10_000  # characters: shlex needs time by the square of a word, a minute for 1 MB
 _MAX_QUOTED = 200
 """Characters of a wrong value that are repeated."""
 _SCOPE_KEYS = ("job", "user", "partition", "all")
@@ -44,48 +41,6 @@ class SettingsError(Exception):
     """A setting is missing, unknown or wrong; nothing was done. One line, for a person."""
 
 
-def _ids(value: object) -> object:
-    """Take `123`, `"123"`, `"123,140"` and lists of them for the ids that they are."""
-    values = value if isinstance(value, list | tuple) else [value]
-    return tuple(part.strip() for item in values for part in str(item).split(","))
-
-
-def _absolute(text: str) -> str:
-    if not text.startswith("/"):
-        raise ValueError("not an absolute path")
-    return text
-
-
-def _rest_url(text: str) -> str:
-    if re.fullmatch(r"https?://[^/@\s]+/?|unix:(//)?/\S+", text) is None:
-        raise ValueError("not http://host:port, https://host or unix:/path (a password has no place in it)")
-    return text
-
-
-def _cluster(text: str) -> str:
-    if re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", text) is None:
-        raise ValueError("not the name of a cluster")
-    return text.lower()  # as slurmctld does with ClusterName
-
-
-def _clear_after(text: str) -> str:
-    limits.clear_after(text)
-    return text
-
-
-def _max_new_exclusions(value: object) -> str:
-    text = str(value)  # a number, in a file
-    limits.max_new_exclusions(text)
-    return text
-
-
-def _command(text: str) -> str:
-    """Refuse what cannot be split into the words of a command."""
-    if len(text) > _MAX_COMMAND or "\0" in text or not shlex.split(text):
-        raise ValueError("not a command")
-    return text
-
-
 class Settings(BaseModel):
     """What a publisher is told. Unknown keys are refused."""
 
@@ -93,7 +48,7 @@ class Settings(BaseModel):
 
     dir: str | None = None
     """Decision directory: absolute, on storage that every launcher sees. Never created."""
-    job: Annotated[tuple[str, ...], BeforeValidator(_ids)] = ()
+    job: Annotated[tuple[str, ...], BeforeValidator(values.ids)] = ()
     user: Annotated[str, Field(min_length=1)] | None = None
     partition: Annotated[str, Field(min_length=1)] | None = None
     all: bool = False
@@ -107,13 +62,13 @@ class Settings(BaseModel):
     table of levels. Read again when it changes."""
     publish_at: Literal["PreSeparateFault", "SeparateFault"] | None = None
     """The lowest level that excludes a unit. This and the next three count before what the policy file says."""
-    clear_after: Annotated[str, AfterValidator(_clear_after)] | None = None
+    clear_after: Annotated[str, AfterValidator(values.clear_after)] | None = None
     """Health that lifts an exclusion: `1 pass`, `3 passes` in a row, or a time such as `10m`."""
-    max_new_exclusions: Annotated[str, BeforeValidator(_max_new_exclusions)] | None = None
+    max_new_exclusions: Annotated[str, BeforeValidator(values.max_new_exclusions)] | None = None
     """Units that a pass may newly exclude, else it is held: a number, `10%` of the scope's units, `off`."""
     hold_passes: Annotated[int, Field(ge=1, le=limits.MAX_HOLD_PASSES)] | None = None
     """Passes in a row that are held before new exclusions are published whatever their number."""
-    noded_dir: Annotated[str, AfterValidator(_absolute)] | None = None
+    noded_dir: Annotated[str, AfterValidator(values.absolute)] | None = None
     """Directory of NodeD's reports and configuration: a source of node faults beside Slurm."""
     noded_max_age: Annotated[float, Field(ge=1, allow_inf_nan=False)] | Literal["never"] = 3600.0
     """Seconds after which a report of NodeD is stale: it writes anew every 1800. What is stale decides nothing."""
@@ -132,25 +87,29 @@ class Settings(BaseModel):
     """Seconds without a complete pass after which a running publisher lifts its exclusions; or `never`."""
     standby: bool = False
     """Only publish while no other publisher of the scope lives: every task of a job may offer, one does."""
-    on_separate: Annotated[str, AfterValidator(_command)] | None = None
+    on_separate: Annotated[str, AfterValidator(values.command)] | None = None
     """Command to run, once per generation, for a unit that reaches SeparateFault; words as a shell splits them."""
     log_format: Literal["text", "json"] = "text"
-    metrics_file: Annotated[str, AfterValidator(_absolute)] | None = None
+    metrics_file: Annotated[str, AfterValidator(values.absolute)] | None = None
     """File of this publisher alone for Prometheus' textfile collector, which reads `*.prom`; read at the start."""
+    listen: Annotated[str, BeforeValidator(values.listen)] | None = None
+    """Where a running publisher serves its page and its metrics: a port of 127.0.0.1, HOST:PORT or unix:/path."""
+    refresh_token_file: Annotated[str, AfterValidator(values.absolute)] | None = None
+    """File of the token by which a pass may be asked for over HTTP; nobody but its owner can read it."""
     adopt: bool = False
     """Take over artifacts that somebody else wrote; off, since they may be a person's decision."""
     source: Literal["auto", "text", "json", "rest", "pyslurm"] = "auto"
     """The door to Slurm: what its commands print as text or as JSON, slurmrestd, or libslurm through pyslurm.
     `auto` is pyslurm where that is installed and fits the Slurm that runs, else text."""
-    cluster: Annotated[str, AfterValidator(_cluster)] | None = None
+    cluster: Annotated[str, AfterValidator(values.cluster)] | None = None
     """Name of the cluster to ask, where that is not slurm.conf's own; of saved answers, what they do not tell."""
-    slurm_conf: Annotated[str, AfterValidator(_absolute)] | None = None
+    slurm_conf: Annotated[str, AfterValidator(values.absolute)] | None = None
     """Path of the slurm.conf to use, as SLURM_CONF."""
-    slurm_bin_dir: Annotated[str, AfterValidator(_absolute)] | None = None
+    slurm_bin_dir: Annotated[str, AfterValidator(values.absolute)] | None = None
     """Directory of Slurm's commands, where they are not on PATH."""
-    rest_url: Annotated[str, AfterValidator(_rest_url)] | None = None
+    rest_url: Annotated[str, AfterValidator(values.rest_url)] | None = None
     """slurmrestd: `http://host:6820`, `https://host` or `unix:/run/slurmrestd/slurmrestd.socket`."""
-    rest_jwt_file: Annotated[str, AfterValidator(_absolute)] | None = None
+    rest_jwt_file: Annotated[str, AfterValidator(values.absolute)] | None = None
     """File that holds a JSON web token for slurmrestd and nothing else, read at every pass; else SLURM_JWT."""
     nodes_from: str | None = None
     jobs_from: str | None = None

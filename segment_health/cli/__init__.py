@@ -15,6 +15,7 @@ from .explain import explain
 from .history import history
 from .lift import clear, prune
 from .noded import noded
+from .page import page_report
 from .poke import poke
 from .policy import policy
 from .publish import publish
@@ -43,6 +44,7 @@ main.add_command(history)
 main.add_command(poke)
 main.add_command(explain)
 main.add_command(doctor)
+main.add_command(page_report)
 main.add_command(noded)
 main.add_command(policy)
 main.add_command(record)

@@ -14,8 +14,8 @@ _FOLDED_FROM = 24
 _RARE = {
     "adopt", "allow_shared_dir", "clear_after", "cluster", "format_", "hold_passes", "jobs_from", "log_format",
     "max_new_exclusions", "noded_dir", "noded_max_age", "noded_unknown_level", "nodes_from", "on_separate",
-    "precreate", "publish_at", "rest_jwt_file", "rest_url", "slurm_bin_dir", "slurm_conf", "stale_after",
-    "storage_timeout", "timeout",
+    "precreate", "publish_at", "refresh_token_file", "rest_jwt_file", "rest_url", "slurm_bin_dir", "slurm_conf",
+    "stale_after", "storage_timeout", "timeout",
 }  # fmt: skip
 _ALL = f"{__name__}.all"
 """In a context where every option is to be explained."""

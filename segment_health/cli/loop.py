@@ -30,6 +30,7 @@ def loop(given: Mapping[str, Any], config: str | None) -> int:
 
     from . import metrics  # noqa: PLC0415
     from .log import Log  # noqa: PLC0415
+    from .page import serving  # noqa: PLC0415
 
     with ended_by_signals():  # as in a single pass; a moment later signals are requests
         todo, told = plan(given, config, loop=True)
@@ -51,11 +52,12 @@ def loop(given: Mapping[str, Any], config: str | None) -> int:
     service = Service(todo, time.time, reread, lambda level, sentence: log.say(level, "policy", sentence))
     notifier = Notifier(os.environ)
     figures = metrics.listening(service, told, lambda remark: log.remark("metrics", remark))
-    with Signals() as signals, figures as further:
-        listener = watch.Listeners([log, notifier, *further])
+    with Signals() as signals, figures as further, serving(told, service, log, further) as door:
+        listener = watch.Listeners([log, notifier, *further, *door])
         while signals.ending is None:
             try:
                 with _alone(todo), _heard(todo, signals, log):
+                    signals.askers += door
                     log.say("INFO", "start", _introduction(todo))
                     try:
                         watch.run(

@@ -42,11 +42,13 @@ def kept(service: Service, told: Settings, say: Callable[[str], None]) -> tuple[
 @contextlib.contextmanager
 def listening(service: Service, told: Settings, say: Callable[[str], None]) -> Iterator[list[Listener]]:
     """Give those who are to be told what a loop does, so that its figures are in the file until it ends."""
-    if told.metrics_file is None:
+    if told.metrics_file is None and told.listen is None:
         yield []
         return
     metrics, textfile = kept(service, told, say)
-    assert textfile is not None
+    if textfile is None:  # the page's server hands them out
+        yield [metrics]
+        return
     yield [metrics, textfile]
     textfile.remove()  # not after a crash: then they are to be seen
 

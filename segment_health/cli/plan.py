@@ -51,6 +51,7 @@ def plan(
             guarded=told.guards(scope),
             storage_timeout=told.storage_timeout,
             precreate=told.precreate,
+            portray=loop and told.listen is not None,
         )
         observed, lock_name = source.opened(told, os.environ, once=not loop)
     except (settings.SettingsError, PolicyError, ConfigurationError) as error:

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 @click.option("--allow-shared-dir", is_flag=True, default=None, help="With --all: others may write to DIR.")
 @click.option("--precreate", is_flag=True, default=None, help="Leave an empty artifact for each unit without one.")
 @in_force.storage_option
+@click.option("--listen", metavar="ADDRESS", help="Serve a page: PORT, HOST:PORT, unix:/path.  [default: off]")
+@click.option("--refresh-token-file", metavar="FILE", help="Who has this token may ask for a pass over HTTP.")
 @click.option("--adopt", is_flag=True, default=None, help="Take over artifacts that somebody else wrote.")
 @click.option("--on-separate", metavar="COMMAND", help="Run for each unit that reaches SeparateFault.")
 @source.options

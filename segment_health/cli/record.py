@@ -42,13 +42,13 @@ def record(*, file: str, scrub: bool, config: str | None, **flags: Any) -> None:
         except sources.SourceUnknown as unknown:
             raise Failure(f"Slurm's state is unknown, so nothing was recorded: {unknown}", UNKNOWN) from unknown
     text = sources.recording(snapshot, observed, now=datetime.now(timezone.utc), scrubbed=scrub)
-    _write(file, text.encode())
+    write(file, text.encode(), otherwise="nothing was recorded")
     if file != "-":
         counts = f"{len(snapshot.nodes)} nodes, {len(snapshot.allocations)} allocations"
         say(f"recorded: {counts} of {snapshot.cluster}")
 
 
-def _write(file: str, content: bytes) -> None:
+def write(file: str, content: bytes, *, otherwise: str) -> None:
     """Write a file whole or not at all; a pipe or device that is there is written to, never replaced."""
     from segment_health import atomic  # noqa: PLC0415
 
@@ -65,4 +65,4 @@ def _write(file: str, content: bytes) -> None:
                 # Not for everybody: it holds what administrators wrote, and who works here.
                 atomic.replace_file(directory, name, content, mode=0o600)
     except OSError as error:
-        raise Failure(f"{file}: {error.strerror}; nothing was recorded", ATTENTION) from error
+        raise Failure(f"{file}: {error.strerror}; {otherwise}", ATTENTION) from error

@@ -18,6 +18,7 @@ BREACHES = {
     "policy-layers": ("segment_health/policy/states.py", "import segment_health.policy.rule"),
     "noded-layers": ("segment_health/noded/wire.py", "import segment_health.noded.report"),
     "doctor-layers": ("segment_health/doctor/check.py", "import segment_health.doctor.mount"),
+    "page-layers": ("segment_health/page/render.py", "import segment_health.page.board"),
     "slurm-layers": ("slurm/job.py", "import slurm.node"),
     "commands-layers": ("slurm/commands/run.py", "import slurm.commands.text"),
     "rest-layers": ("slurm/rest/token.py", "import slurm.rest.http"),
@@ -35,6 +36,8 @@ BREACHES = {
     "home-of-rich": ("segment_health/cli/status.py", "import rich"),
     "home-of-clustershell": ("slurm/reader.py", "from ClusterShell.NodeSet import NodeSet"),
     "home-of-httpx": ("slurm/reader.py", "import httpx"),
+    "home-of-starlette": ("segment_health/page/door.py", "import starlette"),
+    "home-of-uvicorn": ("segment_health/page/door.py", "import uvicorn"),
 }
 
 

@@ -16,7 +16,8 @@ PACKAGE = Path(__file__).parents[2] / "segment_health"
 SHELL = {
     "__init__", "__main__", "atomic", "bounded", "consumer", "demo", "doctor.facts", "doctor.surroundings",
     "history", "ledger", "lift", "lock", "noded.directory", "noded.export", "noded.files", "notify",
-    "observe", "poke", "publish", "reload", "separate", "service", "settings", "signals", "sources",
+    "observe", "page.__main__", "page.answers", "page.door", "page.listening", "page.portrait", "page.server",
+    "page.sheet", "poke", "publish", "reload", "separate", "service", "settings", "signals", "sources",
     "store", "survey", "textfile", "toml", "trust", "watch",
 }  # fmt: skip
 FOLDERS = ("cli", "templates")

@@ -1,0 +1,117 @@
+"""What the page needs before it can be served: a socket that listens, and the token that a refresh asks for."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import stat
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from segment_health.address import Address
+
+_BACKLOG = 64
+_MAX_TOKEN = 4096
+"""Bytes of a token."""
+
+
+def listen(address: Address) -> socket.socket:
+    """Return a socket that listens at an address. Raises OSError: it is in use, or none of ours.
+
+    A UNIX socket is its owner's alone (0600). What lies in its place is replaced only if it is a socket of which
+    nobody takes a call any more.
+    """
+    return _at_path(address.path) if address.path else _at_port(address)
+
+
+def close(listening: socket.socket, address: Address) -> None:
+    """End listening, and remove a UNIX socket, unless another one has taken its place."""
+    with contextlib.suppress(OSError):
+        if address.path and _names(address.path, listening):
+            os.unlink(address.path)
+    listening.close()
+
+
+def read_token(path: str) -> str:
+    """Return the token in a file that nobody but its owner can read. Raises OSError and ValueError."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_CLOEXEC)) as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("not a regular file")
+        if found.st_mode & 0o077:
+            raise ValueError(f"others can read it (mode {stat.S_IMODE(found.st_mode):04o}): chmod 600")
+        if found.st_uid not in {os.geteuid(), 0}:
+            raise ValueError(f"it belongs to uid {found.st_uid}")
+        content = file.read(_MAX_TOKEN + 1).strip()
+    if not 0 < len(content) <= _MAX_TOKEN or not all(0x21 <= byte <= 0x7E for byte in content):  # noqa: PLR2004
+        raise ValueError("not one word of ASCII")
+    return content.decode("ascii")
+
+
+def _at_port(address: Address) -> socket.socket:
+    # AI_PASSIVE: no name of a host to connect to, but an address to be reached by.
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (socket.gaierror, UnicodeError) as error:
+        raise OSError(errno.EADDRNOTAVAIL, f"{address.host}: no address of this host ({error})") from error
+    family, kind, protocol, _, where = found[0]
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what a former one leaves in TIME_WAIT
+        listening.bind(where)
+        listening.listen(_BACKLOG)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def _at_path(path: str) -> socket.socket:
+    _clear(path)
+    listening = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o177)  # its mode is there before it is
+    try:
+        listening.bind(path)
+        listening.listen(_BACKLOG)
+    except BaseException:
+        listening.close()
+        raise
+    finally:
+        os.umask(before)
+    return listening
+
+
+def _clear(path: str) -> None:
+    """Remove a socket of which nobody takes a call. Raises OSError for everything else that is there."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(found.st_mode):
+        raise FileExistsError(errno.EEXIST, "something else is there, and it is no socket", path)
+    with socket.socket(socket.AF_UNIX) as caller:
+        caller.settimeout(1.0)
+        try:
+            caller.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return
+        except TimeoutError:
+            pass
+    raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE), path)
+
+
+def _names(path: str, listening: socket.socket) -> bool:
+    """Whether the socket at a path is still this one: it answers to that name, and nobody else took it."""
+    with socket.socket(socket.AF_UNIX) as caller:
+        caller.setblocking(False)
+        listening.setblocking(False)
+        caller.connect(path)
+        try:
+            accepted, _ = listening.accept()
+        except OSError:
+            return False
+        accepted.close()
+        return True
