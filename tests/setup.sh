@@ -44,6 +44,7 @@ missing_packages() {
         for shell in zsh fish; do type -P "$shell" >/dev/null || echo "$shell"; done
         # `systemd-analyze` judges our units, and systemd itself runs them in a namespace.
         [ -x /usr/lib/systemd/systemd ] || echo systemd
+        type -P chromium >/dev/null || echo chromium  # draws the status page
         # What tests/faults mounts, which only root can.
         if [ "$(id -u)" -eq 0 ]; then
             dpkg-query -W fuse3 >/dev/null 2>&1 || echo fuse3
