@@ -50,7 +50,11 @@ class Command(click.Command):
         """Write the options, of many only those that most people need."""
         hidden = {"help_all"} if _ALL in context.meta else {option.name for option in self._rare}
         shown = [option for option in self.get_params(context) if option.name not in hidden]
-        records = [record for option in shown if (record := option.get_help_record(context)) is not None]
+        records = [
+            record
+            for option in shown
+            if isinstance(option, click.Option) and (record := option.get_help_record(context)) is not None
+        ]
         with formatter.section("Options"):
             formatter.write_dl(records)
 

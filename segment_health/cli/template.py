@@ -43,8 +43,18 @@ _TEMPLATES = {
 }
 
 
+class _ByName(Group):
+    """Takes `template systemd` for `template show systemd`, which is what people type first."""
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is called."""
+        return super().resolve_command(context, ["show", *args] if args[0] in _TEMPLATES else args)
+
+
 @click.group(
-    cls=Group,
+    cls=_ByName,
     invoke_without_command=True,
     epilog=examples("segment-health template", "segment-health template show sbatch-array > train.sbatch"),
 )
@@ -62,11 +72,12 @@ def list_() -> None:
 
 
 @template.command(epilog=examples("segment-health template show sbatch-array > train.sbatch"))
-@click.argument("name", metavar="NAME", shell_complete=lambda *_: list(_TEMPLATES))
+@click.argument("name", metavar="NAME", default="", shell_complete=lambda *_: list(_TEMPLATES))
 def show(name: str) -> None:
     """Print a template, to be saved and edited; `segment-health template` names them."""
     if name not in _TEMPLATES:
-        raise Failure(f"no template {name[:40]!a}; there are {', '.join(_TEMPLATES)}", USAGE)
+        what = f"no template {name[:40]!a}" if name else "which template"
+        raise Failure(f"{what}? There are {', '.join(_TEMPLATES)}", USAGE)
     folder = resources.files("segment_health") / "templates"
     click.echo("".join((folder / part).read_text("utf-8") for part in _TEMPLATES[name].parts), nl=False)
 

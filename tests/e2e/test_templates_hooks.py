@@ -53,6 +53,11 @@ def test_the_list_names_each(site: Site) -> None:
     assert listed == site.call("template").stdout
     names = [line.split()[0] for line in listed.splitlines()]
     assert len({shown(site, name) for name in names}) == len(names) >= 10
+    for name in names:
+        assert site.call("template", name).stdout == site.call("template", "show", name).stdout
+    ended = site.call("template", "show")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert all(name in ended.stderr for name in names)
 
 
 def test_cron(site: Site) -> None:
