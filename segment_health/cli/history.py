@@ -12,7 +12,7 @@ import click
 from segment_health.record import brief, one_line, printable, utc
 
 from . import in_force, times
-from .command import examples
+from .command import Command, examples
 from .failure import USAGE, Failure, say
 from .status import directory_of, within
 
@@ -27,10 +27,7 @@ _LONGEST = 300
 
 
 @click.command(
-    epilog=examples(
-        "segment-health history --dir /shared/segment-health/decisions --since 2h",
-        "segment-health history --dir /shared/segment-health/decisions 123_7",
-    )
+    cls=Command, epilog=examples("segment-health history --dir /shared/segment-health/decisions n12 --since 2d")
 )
 @click.option("--dir", "directory", metavar="DIR", help="Decision directory.")
 @click.option("--since", metavar="TIME", help="90, 15m, 2h or 3d ago; or 2026-11-30T10:00, UTC.")
@@ -53,10 +50,7 @@ def history(
 
     Exclusions, updates and clears, units that are gone (retire), exclusions that were held back (hold), lifted
     unconfirmed (stale) or by a person (manual). With --format json a line of JSON each.
-
-    \b
-      segment-health history --dir /shared/segment-health/decisions n12 --since 2d
-    """  # noqa: D301 - click's mark of a line that is not to be wrapped
+    """
     path, seconds = directory_of(directory, storage_timeout, config)
     start = None if since is None else _start(since, time.time())
     concerns = _concerns(what)
@@ -65,7 +59,7 @@ def history(
         return (start is None or entry.time >= start) and concerns(entry)
 
     found = within(path, seconds, lambda: _read(path, is_wanted, limit))
-    lines = [json_line(entry) if format_ == "json" else text_line(entry) for entry in found.entries]
+    lines = [_json(entry) if format_ == "json" else _line(entry) for entry in found.entries]
     if lines:
         say("\n".join(lines))
     for remark in found.remarks:
@@ -119,12 +113,11 @@ def _names(nodes: str) -> tuple[str, ...]:
         return ()
 
 
-def json_line(entry: Entry) -> str:
-    """Return an entry as it was written, in ASCII."""
+def _json(entry: Entry) -> str:
     return one_line(entry.document).decode().rstrip("\n")
 
 
-def text_line(entry: Entry) -> str:
+def _line(entry: Entry) -> str:
     """Return an entry as a person reads it."""
     rules = f" ({', '.join(entry.rules)})" if entry.rules and tuple(entry.why.split("; ")) != entry.rules else ""
     columns = (

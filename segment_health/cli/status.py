@@ -14,7 +14,7 @@ import click
 from segment_health.record import one_line, printable
 
 from . import in_force, overview
-from .command import examples
+from .command import Command, examples
 from .failure import DONE, UNKNOWN, USAGE, Failure, ended_by_signals, say
 
 if TYPE_CHECKING:
@@ -28,10 +28,7 @@ _WATCH_SECONDS = 2.0
 
 
 @click.command(
-    epilog=examples(
-        "segment-health status --dir /shared/segment-health/decisions",
-        "segment-health status --dir /shared/segment-health/decisions --format json",
-    )
+    cls=Command, epilog=examples("segment-health status --dir /shared/segment-health/decisions --watch")
 )
 @click.option("--dir", "directory", metavar="DIR", help="Decision directory.")
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -58,10 +55,7 @@ def status(
     0: OK. 1: WARNING, something needs a person: a stale exclusion, an artifact of somebody else's, a
     publisher that cannot write, holds exclusions back, or has a policy that it cannot use. 2: a usage or
     configuration error. 3: UNKNOWN, no living publisher.
-
-    \b
-      segment-health status --dir /shared/segment-health/decisions --watch
-    """  # noqa: D301 - click's mark of a line that is not to be wrapped
+    """
     path, seconds = directory_of(directory, storage_timeout, config)
     if watch is not None:
         context.exit(_watch(path, seconds, format_, watch))
