@@ -59,7 +59,7 @@ def history(
         return (start is None or entry.time >= start) and concerns(entry)
 
     found = within(path, seconds, lambda: _read(path, is_wanted, limit))
-    lines = [_json(entry) if format_ == "json" else _line(entry) for entry in found.entries]
+    lines = [json_line(entry) if format_ == "json" else text_line(entry) for entry in found.entries]
     if lines:
         say("\n".join(lines))
     for remark in found.remarks:
@@ -113,11 +113,12 @@ def _names(nodes: str) -> tuple[str, ...]:
         return ()
 
 
-def _json(entry: Entry) -> str:
+def json_line(entry: Entry) -> str:
+    """Return an entry as it was written, in ASCII."""
     return one_line(entry.document).decode().rstrip("\n")
 
 
-def _line(entry: Entry) -> str:
+def text_line(entry: Entry) -> str:
     """Return an entry as a person reads it."""
     rules = f" ({', '.join(entry.rules)})" if entry.rules and tuple(entry.why.split("; ")) != entry.rules else ""
     columns = (
