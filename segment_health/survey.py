@@ -74,7 +74,7 @@ class Survey:
 
 
 def survey(path: str, now: int) -> Survey:
-    """Look at a decision directory; what cannot be read of its ledger is left out. Raises OSError."""
+    """Look at a decision directory. Raises OSError; a file of the ledger that cannot be read is left out."""
     with open_decisions(path) as directory:
         published = directory.read()
         ledger = directory.ledger("", "")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+STATUS = ROOT / "docs/status.md"
 SCRIPTS = Path(sys.executable).parent
 
 
@@ -233,14 +234,20 @@ def test_the_doctor(cluster: Sandbox, tmp_path: Path) -> None:
 
 @pytest.mark.slurm
 def test_the_status_page(cluster: Sandbox, site: Site, tmp_path: Path) -> None:
-    """A running unit is excluded, and the status, its JSON and the history say so."""
+    """A running unit is excluded: status, its JSON, the history and what a monitor runs say so."""
     job = site.submit("--exclusive", "--nodelist=n2")
     cluster.set_node("n2", "drain", "Xid 79")
-    code = "\n".join(blocks(ROOT / "docs/status.md", "bash"))
+    code = "\n".join(blocks(STATUS, "bash"))
     lines = run(localised(code, tmp_path), cluster, tmp_path).splitlines()
     assert "OK: 1 publisher, 1 unit, 1 excluded" in lines
+    plugins = re.findall(r"(?:command_line +|\]=)/shared/segment-health/venv/bin/(.*)", STATUS.read_text())
+    assert len(plugins) == 2
+    for plugin in plugins:
+        assert run(localised(plugin, tmp_path), cluster, tmp_path).startswith(
+            "OK: 1 publisher, 1 unit, 1 excluded\n"
+        )
     (document,) = [json.loads(line) for line in lines if line.startswith('{"publishers"')]
-    (shown,) = map(json.loads, blocks(ROOT / "docs/status.md", "json"))
+    (shown,) = map(json.loads, blocks(STATUS, "json"))
     for key in ("publishers", "units"):
         assert list(document[key][0]) == list(shown[key][0])
     assert list(document) == list(shown)
