@@ -227,6 +227,15 @@ def test_what_needs_a_person(scene: Scene, what: str) -> None:
     assert scene.document(code=1)["status"] == "WARNING"
 
 
+def test_a_forged_count_hides_no_other(scene: Scene) -> None:
+    """Who may publish here may lie about his own scope, and takes nothing from what others hold back."""
+    held(scene)
+    scene.publish(of_jobs(("55",)))
+    beat = scene.directory / ".segment-health/heartbeat/job:55@fake.json"
+    beat.write_text(json.dumps(json.loads(beat.read_text()) | {"held": -2}))
+    assert first_line(scene, 1).startswith("WARNING: 2 held; 2 publishers, ")
+
+
 def test_the_troubles_of_the_dead_are_over(scene: Scene) -> None:
     """What a publisher could not do before it ended warns nobody while another one lives."""
     scene.publish(of_jobs(("55",)), ago=3600, policy_error="wrong")

@@ -88,7 +88,7 @@ def _concerns(found: Survey) -> list[str]:
         "foreign": sum(view.state == "foreign" for view in excluded),
         "stale": sum(view.state == "stale" for view in excluded),
         "failing": sum(bool(beat.failures) for beat in living),
-        "held": sum(beat.held for beat in living),
+        "held": sum(max(0, beat.held) for beat in living),
         "with an old policy": sum(beat.policy_error is not None for beat in living),
     }
     return [f"{count} {what}" for what, count in counted.items() if count > 0]
@@ -161,7 +161,7 @@ def _publisher_row(beat: Heartbeat, now: int) -> PublisherRow:
         f"every {beat.interval:g} s" if beat.loop else "one pass",
         _cell(f"{who.host} ({who.pid}), {who.version}"),
         _cell(beat.policy),
-        "" if beat.units is None else f"{beat.units} units, {beat.excluded or 0} excluded",
+        "" if beat.units is None else f"{_many(beat.units, 'unit')}, {beat.excluded or 0} excluded",
         tuple(_cell(line) for line in needs),
     )
 
