@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
-from segment_health.record import printable, utc
+from segment_health.record import one_line, printable, utc
 
 from .report import change_document, change_line, complaints, new_exclusions, radius, summary
 
@@ -33,6 +33,7 @@ class Log:
         self._clock = clock
         self._said: dict[str, float] = {}
         self._failures = 0
+        self._cause: Cause | None = None
         self._begun = False
         self._waiting = False
 
@@ -40,13 +41,13 @@ class Log:
         """Write one line. `event` is a word for programs, `message` a sentence for people."""
         now = utc(int(self._clock()))
         if self._json:
-            line = json.dumps({"time": now, "level": level, "event": event, "message": message, **further})
+            line = one_line({"time": now, "level": level, "event": event, "message": message, **further})
         else:
-            line = f"{now} {level} {printable(message)}"
+            line = f"{now} {level} {printable(message)}\n".encode("utf-8", "backslashreplace")
         # A full disk or a reader that went away must not end the publisher. Written past Python's buffer: what is
         # left in that fails again when Python ends, and changes the exit status.
         with contextlib.suppress(OSError):
-            os.write(2, f"{line}\n".encode("utf-8", "backslashreplace"))
+            os.write(2, line)
 
     def completed(self, done: Pass, _seconds: float) -> None:
         """Say what a pass changed; sum up the first one, and the first after trouble."""
@@ -64,14 +65,22 @@ class Log:
         for line in complaints(done):
             self._once("WARNING", "trouble", line)
         if not self._begun or self._failures:
-            after = f" after {self._failures} passes that were not" if self._failures else ""
-            self.say("INFO", "complete", f"complete{after}: {summary(done)}")
-        self._begun, self._failures = True, 0
+            missed = "1 pass that was not" if self._failures == 1 else f"{self._failures} passes that were not"
+            after = f" after {missed}" if self._failures else ""
+            self.say("INFO", "complete", f"complete{after}: {summary(done)}", failed_passes=self._failures)
+        self._begun, self._failures, self._cause = True, 0, None
 
-    def failed(self, _cause: Cause, why: str, _seconds: float) -> None:
-        """Say why a pass was not made; once, until the cause changes or an hour has gone by."""
-        self._failures += 1
-        self._once("ERROR", "unknown", why)
+    def failed(self, cause: Cause, why: str, seconds: float) -> None:
+        """Say why a pass was not made: when it begins, when the cause changes, and once an hour.
+
+        The same words with other numbers, an age or a process id, are the same trouble.
+        """
+        if seconds:  # else no pass was tried: what is stale could not be lifted
+            self._failures += 1
+            if cause is not self._cause:
+                self._said.pop(_alike(why), None)
+            self._cause = cause
+        self._once("ERROR", "unknown", why, _alike(why), cause=cause.value)
 
     def went_stale(self, changes: list[Change], silent: float) -> None:
         """Say that exclusions were lifted without evidence."""
@@ -98,10 +107,15 @@ class Log:
             error = f": {change.error}" if change.error else ""
             self.say(level, event, change_line(change) + error, change=change_document(change))
 
-    def _once(self, level: str, event: str, message: str) -> None:
-        now = self._clock()
-        if now - self._said.get(message, float("-inf")) >= REPEAT_SECONDS:
+    def _once(self, level: str, event: str, message: str, like: str = "", **further: Any) -> None:
+        """Say what has not been said for an hour, nor anything `like` it."""
+        now, like = self._clock(), like or message
+        if now - self._said.get(like, float("-inf")) >= REPEAT_SECONDS:
             if len(self._said) > 1000:  # noqa: PLR2004 - whatever is said, memory stays flat
                 self._said.clear()
-            self._said[message] = now
-            self.say(level, event, message)
+            self._said[like] = now
+            self.say(level, event, message, **further)
+
+
+def _alike(sentence: str) -> str:
+    return re.sub(r"\d+(?:\.\d+)?", "#", sentence)

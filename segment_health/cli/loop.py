@@ -111,4 +111,5 @@ def _heard(todo: Plan, signals: Signals, log: Log) -> Iterator[None]:
 def _introduction(todo: Plan) -> str:
     publication, source = todo.publication, todo.source
     what = f"publishing {publication.scope} into {publication.directory} every {publication.interval:g} s"
-    return f"{what}; source {source.name}: {source.why}"
+    who = f"segment-health {publication.version}"
+    return f"{who}: {what}; policy {publication.policy}; source {source.name}: {source.why}"
