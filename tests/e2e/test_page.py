@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 from pathlib import Path
@@ -71,6 +72,10 @@ def test_a_drain_is_shown_after_a_refresh(
     page = http(port)
     publisher.until(lambda: page.get("/readyz").status_code == 200)
     assert page.get("/healthz").text == "ok\n"
+    metrics = page.get("/metrics")
+    assert metrics.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    (fit,) = re.findall(r'segment_health_nodes\{level="NotHandleFault".*\} (.*)', metrics.text)
+    assert float(fit) == len(site.cluster.nodes)
     assert {nodes_of(page)[name]["level"] for name in site.cluster.nodes} == {"NotHandleFault"}
     assert nodes_of(page)[bad]["unit"] == job
     site.cluster.set_node(bad, "drain", "bad <fan>")
