@@ -11,7 +11,7 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv demo test test-nvrx test-matrix test-faults test-soak test-mutants format check docs fuzz bench clean
+.PHONY: help setup venv demo test test-nvrx test-matrix test-faults test-soak test-mutants format check docs fuzz bench screenshots clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -63,6 +63,9 @@ fuzz: venv ## fuzz the parsers by coverage; ARGS='--seconds 60 nodes jobs' names
 
 bench: venv ## time one pass over a large cluster
 	$(VENV)/python benchmarks/one_pass.py $(ARGS)
+
+screenshots: setup ## take the pictures of the status page in docs/images/ (Chromium)
+	@$(VENV)/python benchmarks/screenshots.py $(ARGS)
 
 clean: ## remove everything that these targets made
 	rm -rf .venv .cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist site .coverage*

@@ -75,7 +75,7 @@ def test_units_are_told_as_status_does(scene: Scene) -> None:
 
 
 def test_it_shows_the_directory_as_it_is_after_the_pass(scene: Scene) -> None:
-    """An exclusion is in the picture of the very pass that published it, and out of that of the one that lifted it."""
+    """An exclusion is in the picture of the pass that published it, and not in that of the one that lifted it."""
     scene.cluster.set_node("n3", "ALLOCATED+DRAIN", "bad fan")
     assert units_of(scene.picture())["123.7"]["excluded"]
     scene.clock.advance(300)
