@@ -159,6 +159,8 @@ def test_a_refresh_needs_the_token(serve: Callable[..., Served]) -> None:
     assert ask(served) == 401
     assert ask(served, "another-token") == 401
     assert ask(served, f"{TOKEN}x") == 401
+    assert ask(served, TOKEN[:-1]) == 401
+    assert ask(served, "") == 401
     assert not select.select([served.door.fileno()], [], [], 0.2)[0]
     assert ask(served, TOKEN) == 202
 

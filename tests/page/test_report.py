@@ -96,3 +96,54 @@ def test_where_it_cannot_be_written(scene: Scene) -> None:
     done = report("--dir", str(scene.directory), "--out", "/no/such/folder/page.html")
     assert done.exit_code == 1
     assert "nothing was written" in done.output
+
+
+FORMS = "tests/data/samples/forms/24.11"
+
+
+@pytest.fixture
+def saved(root: Path) -> list[str]:
+    """Answers of a real Slurm 24.11, in which two busy nodes are bad, as options."""
+    return ["--nodes-from", str(root / FORMS / "nodes.txt"), "--jobs-from", str(root / FORMS / "squeue.txt")]
+
+
+def test_of_saved_answers_alone(saved: list[str], tmp_path: Path) -> None:
+    """Without a directory it shows every node, and what a first pass would exclude."""
+    out = tmp_path / "page.html"
+    told = report(*saved, "--cluster", "sandbox", "--out", str(out))
+    assert told.exit_code == 0, told.output
+    documents = embedded(out)
+    where = ["--dir", str(tmp_path), "--allow-shared-dir", "--cluster", "sandbox", *saved]
+    dry = CliRunner().invoke(main, ["publish", "--once", "--all", "--dry-run", "--format", "json", *where])
+    changes = json.loads(dry.output)["changes"]
+    wanted = {(change["job_id"], change["task_id"]) for change in changes if change["action"] == "exclude"}
+    units = documents["decisions"]["units"]
+    assert wanted
+    assert {(unit["job_id"], unit["task_id"]) for unit in units if unit["excluded"]} == wanted
+    assert len(documents["nodes"]["nodes"]) >= 8
+    assert documents["decisions"]["publishers"] == documents["decisions"]["history"] == []
+    assert documents["traits"]["whole"]
+
+
+def test_of_a_directory_and_saved_answers(saved: list[str], scene: Scene, tmp_path: Path) -> None:
+    """With both, units are those of the directory, and nodes those that were saved; nothing is written."""
+    scene.cluster.set_node("n3", "ALLOCATED+DRAIN", "bad fan")
+    scene.publish()
+    before = {path: path.stat().st_mtime_ns for path in scene.directory.rglob("*")}
+    out = tmp_path / "page.html"
+    told = report(*saved, "--cluster", "fake", "--dir", str(scene.directory), "--out", str(out))
+    assert told.exit_code == 0, told.output
+    documents = embedded(out)
+    assert [unit["task_id"] for unit in documents["decisions"]["units"] if unit["excluded"]] == ["7"]
+    assert len(documents["nodes"]["nodes"]) >= 8
+    assert {path: path.stat().st_mtime_ns for path in scene.directory.rglob("*")} == before
+
+
+def test_the_policy_is_the_one_that_is_given(saved: list[str], tmp_path: Path) -> None:
+    """What `--publish-at` and `--policy` say is what is drawn."""
+    counts = {}
+    for level in ("PreSeparateFault", "SeparateFault"):
+        out = tmp_path / f"{level}.html"
+        assert report(*saved, "--cluster", "x", "--publish-at", level, "--out", str(out)).exit_code == 0
+        counts[level] = sum(unit["excluded"] for unit in embedded(out)["decisions"]["units"])
+    assert counts["PreSeparateFault"] > counts["SeparateFault"] > 0
