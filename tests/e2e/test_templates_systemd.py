@@ -202,6 +202,14 @@ def test_the_service(host: Host, site: Site) -> None:
     site.cluster.continue_controller()
     host.until(lambda: "2 of 2 units" in host.shown("segment-health", "StatusText")["StatusText"])
 
+    # A directory that is gone for a while, as a file system that is mounted late, needs nobody's help either.
+    host.run("systemctl", "stop", "segment-health")
+    host.run("mv", "/shared/segment-health/decisions", "/shared/segment-health/elsewhere")
+    host.run("systemctl", "start", "segment-health", check=False)
+    host.until(lambda: host.shown("segment-health", "ActiveState")["ActiveState"] == "activating")
+    host.run("mv", "/shared/segment-health/elsewhere", "/shared/segment-health/decisions")
+    host.until(lambda: host.shown("segment-health", "ActiveState")["ActiveState"] == "active")
+
     host.run("systemctl", "reload", "segment-health")
     host.run("systemctl", "stop", "segment-health")
     ended = host.shown("segment-health", "ActiveState", "Result", "ExecMainStatus")
