@@ -80,6 +80,17 @@ def test_an_example_can_be_called_so(words: tuple[str, ...], command: click.Comm
             assert {part for part in rest if part.startswith("-")} <= known | {"--help"}, line
 
 
+def test_no_summary_is_cut_short() -> None:
+    """In 80 columns the list of commands says what each is for, in a line that ends."""
+    groups = [words for words, command in below(main) if isinstance(command, click.Group)]
+    assert len(groups) > 3
+    for words in groups:
+        text = CliRunner().invoke(main, [*words, "--help"], terminal_width=80).output
+        commands = text.partition("\nCommands:\n")[2].partition("\n\n")[0].splitlines()
+        assert commands
+        assert all(re.fullmatch(r"  [a-z]+ +[A-Z].*[^.]\.", line) for line in commands), commands
+
+
 def test_every_option_is_explained_somewhere() -> None:
     """What --help folds away it names, and --help-all explains."""
     folding = 0

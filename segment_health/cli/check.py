@@ -54,7 +54,9 @@ def check(context: click.Context, directory: str | None, format_: str) -> None:
 
 
 @click.command(
-    cls=Command, epilog=examples("SLURM_JOB_ID=123 segment-health path --dir /shared/segment-health/decisions")
+    cls=Command,
+    short_help="Print where this job's artifact is.",
+    epilog=examples("SLURM_JOB_ID=123 segment-health path --dir /shared/segment-health/decisions"),
 )
 @_dir
 def path(directory: str | None) -> None:

@@ -14,6 +14,7 @@ _VARIABLE = "_SEGMENT_HEALTH_COMPLETE"
 
 @click.command(
     cls=Command,
+    short_help="Print what completes our commands in a shell.",
     epilog=examples(
         "segment-health completion bash > segment-health.bash && source segment-health.bash",
         "segment-health completion fish > segment-health.fish",

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 _SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 
 
-@click.command(cls=Command, epilog=examples("segment-health demo"))
+@click.command(
+    cls=Command,
+    short_help="See it work on a private Slurm, in some seconds.",
+    epilog=examples("segment-health demo"),
+)
 @click.option("--record", metavar="FILE", hidden=True, type=click.Path(dir_okay=False, writable=True))
 @click.pass_context
 def demo(context: click.Context, record: str | None) -> None:

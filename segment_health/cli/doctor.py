@@ -30,7 +30,11 @@ if TYPE_CHECKING:
     from segment_health.settings import Settings
 
 
-@click.command(cls=Command, epilog=examples("segment-health doctor --dir /shared/segment-health/decisions"))
+@click.command(
+    cls=Command,
+    short_help="Say what is wrong with a place, and what to do about it.",
+    epilog=examples("segment-health doctor --dir /shared/segment-health/decisions"),
+)
 @click.option("--dir", metavar="DIR", help="Decision directory.")
 @click.option("--job-user", metavar="USER", help="Whose launchers look there.  [default: you; of root: everybody]")
 @click.option("--max-restarts", metavar="N", type=click.IntRange(0), help="The launcher's restart budget.")

@@ -35,7 +35,11 @@ _SCOPE = re.compile(r"[A-Za-z0-9_.@+:,-]{1,200}")
 """A scope that may become part of a file name: artifacts and heartbeats may be anybody's."""
 
 
-@click.command(cls=Command, epilog=examples("segment-health explain n1 --dir /shared/segment-health/decisions"))
+@click.command(
+    cls=Command,
+    short_help="Say why a node or a unit is excluded or not.",
+    epilog=examples("segment-health explain n1 --dir /shared/segment-health/decisions"),
+)
 @click.argument("what", metavar="NODE|UNIT")
 @click.option("--dir", metavar="DIR", help="Decision directory: what is published there, and remembered.")
 @in_force.policy_options

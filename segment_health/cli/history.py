@@ -27,7 +27,9 @@ _LONGEST = 300
 
 
 @click.command(
-    cls=Command, epilog=examples("segment-health history --dir /shared/segment-health/decisions n12 --since 2d")
+    cls=Command,
+    short_help="Show what was decided, when, and by whose word.",
+    epilog=examples("segment-health history --dir /shared/segment-health/decisions n12 --since 2d"),
 )
 @click.option("--dir", "directory", metavar="DIR", help="Decision directory.")
 @click.option("--since", metavar="TIME", help="90, 15m, 2h or 3d ago; or 2026-11-30T10:00, UTC.")

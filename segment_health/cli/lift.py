@@ -25,6 +25,7 @@ _dir = click.option("--dir", "directory", metavar="DIR", help="Decision director
 
 @click.command(
     cls=Command,
+    short_help="Use a unit although it is excluded.",
     epilog=examples(
         'segment-health clear 123_7 --dir /shared/segment-health/decisions --reason "replaced the switch"'
     ),
@@ -72,7 +73,9 @@ def clear(
 
 
 @click.command(
-    cls=Command, epilog=examples("segment-health prune --dir /shared/segment-health/decisions --max-age 1h")
+    cls=Command,
+    short_help="Clear exclusions that nobody has confirmed for long.",
+    epilog=examples("segment-health prune --dir /shared/segment-health/decisions --max-age 1h"),
 )
 @_dir
 @in_force.storage_option

@@ -28,12 +28,19 @@ _NAMED = 20
 _dir = click.option("--dir", "directory", metavar="DIR", required=True, help="Directory of the reports, absolute.")
 
 
-@click.group(cls=Group, epilog=examples("segment-health noded export --dir /shared/segment-health/noded"))
+@click.group(
+    cls=Group,
+    short_help="Read and write node reports in NodeD's formats.",
+    epilog=examples("segment-health noded export --dir /shared/segment-health/noded"),
+)
 def noded() -> None:
     """Speak the formats of MindCluster's NodeD: a report a node, `mindx-dl-nodeinfo-<node>`."""
 
 
-@noded.command(epilog=examples("segment-health noded export --dir /shared/segment-health/noded"))
+@noded.command(
+    short_help="Write a report for every node that has a fault.",
+    epilog=examples("segment-health noded export --dir /shared/segment-health/noded"),
+)
 @_dir
 @click.option("--policy", metavar="FILE", help="Rules of the site above the table of levels, TOML.")
 @source.options
@@ -75,7 +82,10 @@ def export(context: click.Context, /, directory: str, config: str | None, **flag
     context.exit(_tell(done))
 
 
-@noded.command(epilog=examples("segment-health noded show --dir /shared/segment-health/noded"))
+@noded.command(
+    short_help="Show the reports in a directory, and what is wrong.",
+    epilog=examples("segment-health noded show --dir /shared/segment-health/noded"),
+)
 @_dir
 @click.option("--max-age", metavar="TIME|never", default="1h", show_default=True, help="90s, 45m, 1h, 2d.")
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)

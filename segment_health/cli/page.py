@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 @click.command(
     "report",
     cls=Command,
+    short_help="Write the status page to one file.",
     epilog=examples(
         "segment-health report --dir /shared/segment-health/decisions --out page.html",
         "segment-health report --replay slurm.json --policy policy.toml --out page.html",

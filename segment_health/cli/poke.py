@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from segment_health.poke import Asked
 
 
-@click.command(cls=Command, epilog=examples("segment-health poke --dir /shared/segment-health/decisions"))
+@click.command(
+    cls=Command,
+    short_help="Ask the publishers of a directory for a pass now.",
+    epilog=examples("segment-health poke --dir /shared/segment-health/decisions"),
+)
 @click.option("--dir", "directory", metavar="DIR", help="Decision directory, absolute.")
 @in_force.storage_option
 @click.option("--quiet", "-q", is_flag=True, help="Say only what is wrong.")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
+    short_help="Ask Slurm, decide, and publish: once, or in a loop.",
     epilog=examples(
         "segment-health publish --once --all --dir /shared/segment-health/decisions --dry-run",
         'segment-health publish --user "$USER" --dir /shared/segment-health/decisions',

@@ -16,7 +16,11 @@ from .failure import ATTENTION, UNKNOWN, USAGE, Failure, say
 from .progress import waiting
 
 
-@click.command(cls=Command, epilog=examples("segment-health record --scrub slurm.json"))
+@click.command(
+    cls=Command,
+    short_help="Save what Slurm says, to attach to a bug report.",
+    epilog=examples("segment-health record --scrub slurm.json"),
+)
 @click.argument("file", metavar="FILE")
 @click.option("--scrub", is_flag=True, help="Put words in place of users and reasons; node names stay.")
 @source.options

@@ -28,7 +28,9 @@ _WATCH_SECONDS = 2.0
 
 
 @click.command(
-    cls=Command, epilog=examples("segment-health status --dir /shared/segment-health/decisions --watch")
+    cls=Command,
+    short_help="Show who publishes, and what is excluded.",
+    epilog=examples("segment-health status --dir /shared/segment-health/decisions --watch"),
 )
 @click.option("--dir", "directory", metavar="DIR", help="Decision directory.")
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)

@@ -71,7 +71,9 @@ def list_() -> None:
     _say_all()
 
 
-@template.command(epilog=examples("segment-health template show sbatch-array > train.sbatch"))
+@template.command(
+    short_help="Print a template.", epilog=examples("segment-health template show sbatch-array > train.sbatch")
+)
 @click.argument("name", metavar="NAME", default="", shell_complete=lambda *_: list(_TEMPLATES))
 def show(name: str) -> None:
     """Print a template, to be saved and edited; `segment-health template` names them."""
