@@ -1,4 +1,4 @@
-"""Takes the pictures of the status page that stand in docs/images/, with the Chromium of this machine.
+"""Takes the pictures of the status page and of `status` that stand in docs/images/, with this machine's Chromium.
 
     python benchmarks/screenshots.py [--out docs/images] [NAME ...]
 
@@ -9,6 +9,8 @@ and one of 10,000. Nothing in them is left to chance, so that a picture changes 
 from __future__ import annotations
 
 import argparse
+import io
+import os
 import random
 import tempfile
 from dataclasses import dataclass
@@ -16,7 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from playwright.sync_api import sync_playwright
+from rich.console import Console
+from rich.text import Text
 
+from segment_health.cli.table import draw
 from segment_health.contract import Artifact, UnitId
 from segment_health.observe import observe
 from segment_health.page.portrait import portrait_of_pass
@@ -28,6 +33,7 @@ from segment_health.publish import publish
 from segment_health.scope import EVERYTHING
 from segment_health.situation import Override, writer
 from segment_health.store import open_decisions
+from segment_health.survey import survey
 from segment_health.testing import FakeClock, FakeCluster
 
 if TYPE_CHECKING:
@@ -80,9 +86,8 @@ class Day:
             opened.ledger("", "").override(unit, word)
 
 
-def sixteen(directory: str) -> Picture:
+def sixteen(day: Day) -> Picture:
     """Four array tasks on four nodes each; two are excluded, one was."""
-    day = Day(directory, "n[01-16]")
     for task in range(4):
         day.cluster.run(f"4711_{task}", f"n[{task * 4 + 1:02d}-{task * 4 + 4:02d}]")
     day.publish()
@@ -100,9 +105,9 @@ def sixteen(directory: str) -> Picture:
     return day.publish()
 
 
-def ten_thousand(directory: str) -> Picture:
+def ten_thousand(day: Day) -> Picture:
     """540 array tasks on 18 nodes each, and 280 idle nodes; a day on which some forty nodes go bad."""
-    day, dice = Day(directory, "n[00001-10000]"), random.Random(7)
+    dice = random.Random(7)
     units = [f"{4200 + number // 12 * 7}_{number % 12}" for number in range(540)]
     for number, unit in enumerate(units):
         day.cluster.run(unit, f"n[{number * 18 + 1:05d}-{number * 18 + 18:05d}]")
@@ -162,6 +167,26 @@ def take(browser: Browser, shot: Shot, html: Path, out: Path) -> None:
     page.close()
 
 
+TERMINAL = """<!DOCTYPE html><meta charset="utf-8"><style>{stylesheet}
+body {{ color: {foreground}; background: {background}; margin: 0; display: inline-block; padding: 14px 18px }}
+pre {{ font: 13px/1.35 monospace; margin: 0 }}
+</style><pre>{code}</pre>"""
+
+
+def take_status(browser: Browser, directory: Path, now: float, html: Path, out: Path) -> None:
+    """Take a picture of what `status` draws on a terminal."""
+    os.environ.update(FORCE_COLOR="1", COLUMNS="116")  # draw() asks the terminal that is our stdout
+    drawn = draw(survey(str(directory), int(now)))
+    paper = Console(record=True, width=116, file=io.StringIO())
+    paper.print("$ segment-health status --dir /shared/segment-health/decisions", highlight=False)
+    paper.print(Text.from_ansi(drawn))
+    html.write_text(paper.export_html(code_format=TERMINAL))
+    page = browser.new_page(viewport={"width": 1000, "height": 700}, color_scheme="light")
+    page.goto(html.as_uri())
+    page.locator("body").screenshot(path=out)
+    page.close()
+
+
 def hide_the_caret(page: Page) -> None:
     """Leave out what blinks."""
     page.evaluate("document.activeElement.blur()")
@@ -171,17 +196,20 @@ def main() -> None:
     """Draw the clusters and take the pictures that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "docs" / "images")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(SHOTS)}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join((*SHOTS, 'status'))}")
     told = parser.parse_args()
     told.out.mkdir(parents=True, exist_ok=True)
-    shots = {name: SHOTS[name] for name in told.names or SHOTS}
-    clusters = {"16": sixteen, "10000": ten_thousand}
+    wanted = told.names or [*SHOTS, "status"]
+    shots = {name: SHOTS[name] for name in wanted if name != "status"}
+    clusters = {"16": (sixteen, "n[01-16]"), "10000": (ten_thousand, "n[00001-10000]")}
     with tempfile.TemporaryDirectory() as work, sync_playwright() as playwright:
-        pages = {}
-        for name in {shot.cluster for shot in shots.values()}:
+        pages, days = {}, {}
+        for name in {shot.cluster for shot in shots.values()} | ({"16"} if "status" in wanted else set()):
             directory = Path(work) / f"decisions-{name}"
             directory.mkdir()
-            picture = clusters[name](str(directory))
+            draw_day, nodelist = clusters[name]
+            days[name] = Day(str(directory), nodelist)
+            picture = draw_day(days[name])
             documents = {"nodes": picture.nodes, "decisions": picture.decisions}
             pages[name] = Path(work) / f"{name}.html"
             pages[name].write_text(render(template(), {**documents, "traits": {"live": False, "whole": True}}))
@@ -189,6 +217,10 @@ def main() -> None:
         for name, shot in shots.items():
             out = told.out / f"{name}.png"
             take(browser, shot, pages[shot.cluster], out)
+            print(f"{out}: {out.stat().st_size / 1000:.0f} kB")
+        if "status" in wanted:
+            out, day = told.out / "status.png", days["16"]
+            take_status(browser, Path(day.publication.directory), day.clock(), Path(work) / "status.html", out)
             print(f"{out}: {out.stat().st_size / 1000:.0f} kB")
         browser.close()
 
