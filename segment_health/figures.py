@@ -26,6 +26,7 @@ LEVELS = tuple(level.name for level in FaultLevel)
 EXCLUDED = (FaultLevel.PreSeparateFault.name, FaultLevel.SeparateFault.name, FOREIGN)
 _DOORS = ("text", "json", "rest", "pyslurm")
 _ACTIONS = tuple(action.value for action in Action if action is not Action.FOREIGN)
+_CAUSES = tuple(cause.value for cause in Cause if cause is not Cause.LIFT)
 MOST = 1e15
 """No counter counts further: what a file says beyond that is damage."""
 
@@ -54,7 +55,7 @@ class Kind:
 
 
 COUNTERS = {
-    "passes": Kind("Passes, by what came of them.", "result", (COMPLETE, *(cause.value for cause in Cause))),
+    "passes": Kind("Passes, by what came of them.", "result", (COMPLETE, *_CAUSES)),
     "changes": Kind("Changes of artifacts in complete passes, by action.", "action", _ACTIONS),
     "stale_lifted": Kind("Exclusions lifted because no pass was complete for too long."),
     "slurm_queries": Kind("Questions put to Slurm, by door.", "door", _DOORS, starts=False),

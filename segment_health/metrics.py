@@ -28,6 +28,7 @@ from .figures import (
     number,
 )
 from .situation import Action
+from .watch import Cause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from .publish import Pass
     from .scope import Scope
     from .store import Change
-    from .watch import Cause
 
 
 class Watched(Protocol):
@@ -111,8 +111,8 @@ class Metrics:
             self._gauges["excluded_units", level] = done.excluded.get(level, 0)
 
     def failed(self, cause: Cause, _why: str, seconds: float) -> None:
-        """Count a pass that was not made; one of no time was none: exclusions could not be lifted."""
-        if seconds:
+        """Count a pass that was not made."""
+        if cause is not Cause.LIFT:
             self._ended(cause.value, seconds)
 
     def went_stale(self, changes: list[Change], _silent: float) -> None:

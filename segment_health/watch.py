@@ -34,6 +34,8 @@ class Cause(Enum):
     LOCK = "lock"
     DIRECTORY = "directory"
     MEMORY = "memory"
+    LIFT = "lift"
+    """It was not even tried: exclusions that are stale could not be lifted, beside a pass that failed."""
 
 
 class Bell(Protocol):
@@ -85,7 +87,7 @@ class Listener(Protocol):
         """A complete pass was made."""
 
     def failed(self, cause: Cause, why: str, seconds: float) -> None:
-        """A pass was not made; `why` is a sentence. No `seconds`: stale exclusions could not be lifted."""
+        """A pass was not made; `why` is a sentence."""
 
     def went_stale(self, changes: list[Change], silent: float) -> None:
         """Exclusions were lifted because no pass was complete for so many seconds."""
@@ -195,7 +197,7 @@ def _fail(publishing: Publishing, listener: Listener, failures: _Failures, now: 
     try:
         changes = publishing.lift_stale()
     except OSError as error:
-        listener.failed(Cause.DIRECTORY, f"stale exclusions could not be lifted: {error.strerror or error}", 0.0)
+        listener.failed(Cause.LIFT, f"stale exclusions could not be lifted: {error.strerror or error}", 0.0)
     else:
         if changes is not None:
             failures.lifted = all(change.error is None for change in changes)

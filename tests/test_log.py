@@ -132,7 +132,7 @@ def test_what_is_stale_and_cannot_be_lifted_is_one_line(loop: Loop) -> None:
     """It is told of after each failed pass, and does not make that a new trouble each time."""
     for _ in range(6):
         loop.fail()
-        loop.log.failed(Cause.DIRECTORY, "stale exclusions could not be lifted: EIO", 0.0)
+        loop.log.failed(Cause.LIFT, "stale exclusions could not be lifted: EIO", 0.0)
     assert len(loop.said()) == 2
     loop.complete()
     assert json.loads(loop.said()[0])["failed_passes"] == 6

@@ -176,7 +176,7 @@ def test_want_of_memory_ends_no_loop(loop: Loop, monkeypatch: pytest.MonkeyPatch
 
     loop.tell(fail, monkeypatch.undo, None)
     assert "ERROR unknown memory ran out, so every decision stays" in loop.said
-    assert loop.said[-1].startswith("INFO complete complete after 1 passes that were not")
+    assert loop.said[-1].startswith("INFO complete complete after 1 pass that was not")
 
 
 def test_it_lets_go_of_what_nothing_confirms(loop: Loop) -> None:

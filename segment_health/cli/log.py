@@ -70,12 +70,12 @@ class Log:
             self.say("INFO", "complete", f"complete{after}: {summary(done)}", failed_passes=self._failures)
         self._begun, self._failures, self._cause = True, 0, None
 
-    def failed(self, cause: Cause, why: str, seconds: float) -> None:
+    def failed(self, cause: Cause, why: str, _seconds: float) -> None:
         """Say why a pass was not made: when it begins, when the cause changes, and once an hour.
 
         The same words with other numbers, an age or a process id, are the same trouble.
         """
-        if seconds:  # else no pass was tried: what is stale could not be lifted
+        if cause.value != "lift":  # which is told of beside each pass that fails
             self._failures += 1
             if cause is not self._cause:
                 self._said.pop(_alike(why), None)
