@@ -27,6 +27,7 @@ from .figures import (
     Kind,
     number,
 )
+from .record import brief
 from .situation import Action
 from .watch import Cause
 
@@ -57,6 +58,10 @@ class Watched(Protocol):
 
     def traffic(self) -> Mapping[str, tuple[int, int]]:
         """Return questions and bytes of answers since this process began, by door."""
+
+
+_MAX_QUOTED = 100
+"""Characters of a damaged text that are repeated."""
 
 
 class DamagedError(ValueError):
@@ -186,7 +191,7 @@ class Metrics:
             self._take(found)
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
             self._begin()
-            raise DamagedError(str(error)) from error
+            raise DamagedError(brief(str(error), _MAX_QUOTED)) from error
 
     def _take(self, found: Mapping[tuple[str, str], float]) -> None:
         for kinds, kept, suffix in ((COUNTERS, self._counters, "_total"), (GAUGES, self._gauges, "")):

@@ -407,6 +407,14 @@ def test_damage(site: Site, old: str, new: str) -> None:
     assert again.exposition() == site.begin().exposition()
 
 
+def test_a_megabyte_of_damage_is_not_repeated(site: Site) -> None:
+    """The complaint is a line for a log, whatever stands in the file."""
+    for text in ("x" * 1_000_000, "segment_health_units{" + 'a="b",' * 100_000, "{" * 1_000_000):
+        with pytest.raises(DamagedError) as caught:
+            site.metrics.restore(text)
+        assert len(str(caught.value)) < 200
+
+
 @pytest.mark.parametrize("text", ["", "\0", "{", "# HELP", "up 1\n", '{"schema": 1}', "\ud800"])
 def test_other_text(site: Site, text: str) -> None:
     """Neither an empty file nor somebody else's is taken for ours."""
@@ -503,6 +511,15 @@ def test_single_passes_count_on(site: Site, file: Path) -> None:
     assert ended.exit_code == 0
     assert f"segment-health: {file}: not the metrics of a publisher" in ended.stderr
     assert 'passes_total{result="complete",scope="all"} 1.0' in file.read_text()
+
+
+def test_a_name_that_no_collector_reads(site: Site, tmp_path: Path) -> None:
+    """It is written all the same, and a person is told."""
+    file = tmp_path / "ours.txt"
+    ended = once(site, file)
+    assert ended.exit_code == 0
+    assert f"{file}: the name does not end in .prom" in ended.stderr
+    assert file.exists()
 
 
 def test_a_dry_run_counts_nothing(site: Site, file: Path) -> None:

@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 def kept(service: Service, told: Settings, say: Callable[[str], None]) -> tuple[Metrics, Textfile | None]:
     """Return the metrics of a publisher, and where they are written; counters go on from what is there."""
     from segment_health.metrics import DamagedError, Metrics  # noqa: PLC0415 - 120 ms that only who wants them pays
-    from segment_health.textfile import Textfile  # noqa: PLC0415
+    from segment_health.textfile import SUFFIX, Textfile  # noqa: PLC0415
 
     metrics = Metrics(service, service.scope, __version__, time.time)
     if told.metrics_file is None:
         return metrics, None
+    if not told.metrics_file.endswith(SUFFIX):
+        say(f"{told.metrics_file}: the name does not end in {SUFFIX}, so Prometheus' collector passes over it")
     textfile = Textfile(told.metrics_file, metrics.exposition, told.storage_timeout, say)
     try:
         before = textfile.read()

@@ -6,8 +6,11 @@ import signal
 import subprocess
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+
+from slurm.sandbox.processes import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,6 +129,25 @@ def test_a_directory_that_is_gone_ends_no_publisher(
     assert publisher.said("metrics") == 1
     collected.path.parent.mkdir()
     publisher.poked_until(lambda: collected("excluded_units", level="PreSeparateFault") == 1)
+
+
+def test_metrics_over_http(start: Callable[..., Running], collected: Collected) -> None:
+    """A loop that serves a page hands out the same text there, as the type that Prometheus asks for."""
+    port = free_ports(1)
+    publisher = start("--all", "--listen", str(port), "--metrics-file", str(collected.path))
+
+    def served() -> bool:
+        try:
+            answer = httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False)
+        except httpx.TransportError:
+            return False
+        if answer.status_code != httpx.codes.OK:
+            return False
+        assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+        return answer.content == collected.path.read_bytes()
+
+    publisher.until(served)
+    collected.checked()
 
 
 def test_a_standby_says_so(start: Callable[..., Running], collected: Collected) -> None:
