@@ -462,6 +462,125 @@ MUTANTS = [
         "interval && age > 200 * interval",
         ("tests/page/test_browser.py",),
     ),
+    Mutant(
+        "metrics: a level that is 0 is no level",
+        "segment_health/metrics.py",
+        "NO_VERDICT if at is None else at.name:",
+        "at.name if at else NO_VERDICT:",
+        ("tests/test_metrics.py",),
+    ),
+    Mutant(
+        "metrics: what could not be written counts as excluded",
+        "segment_health/publish.py",
+        "if decision.unit in stands and change.error is None and",
+        "if decision.unit in stands and",
+        ("tests/test_metrics.py",),
+    ),
+    Mutant(
+        "metrics: a question counts each time the text is asked for",
+        "segment_health/metrics.py",
+        "            self._asked[door] = (queries, received)\n",
+        "",
+        ("tests/test_metrics.py",),
+    ),
+    Mutant(
+        "metrics: a new source forgets what the old one asked",
+        "segment_health/service.py",
+        "            self._asked_before = asked\n",
+        "",
+        ("tests/test_metrics.py",),
+    ),
+    Mutant(
+        "metrics: a file that counts backwards is taken",
+        "segment_health/metrics.py",
+        "if sorted(sums) != sums:",
+        "if False:",
+        ("tests/test_metrics.py",),
+    ),
+    Mutant(
+        "metrics: another scope's counters are ours",
+        "segment_health/metrics.py",
+        ' and sample.labels.get("scope") == self._scope',
+        "",
+        ("tests/test_metrics.py",),
+    ),
+    Mutant(
+        "metrics: a scope names its jobs",
+        "segment_health/metrics.py",
+        'str(scope) if scope.kind in {"all", "partition"} else scope.kind',
+        "str(scope)",
+        ("tests/test_metrics.py",),
+    ),
+    Mutant(
+        "metrics: the file is for its owner alone",
+        "segment_health/textfile.py",
+        "_MODE = 0o644",
+        "_MODE = 0o600",
+        ("tests/test_metrics.py",),
+    ),
+    Mutant(
+        "metrics: a file that cannot be written ends the pass",
+        "segment_health/textfile.py",
+        "        except OSError as error:\n            self._say",
+        "        except ValueError as error:\n            self._say",
+        ("tests/test_metrics.py",),
+    ),
+    Mutant(
+        "metrics: a file outlives its publisher",
+        "segment_health/textfile.py",
+        "bounded(lambda: os.unlink(self._path), self._timeout, self._path)",
+        "pass",
+        ("tests/test_metrics.py",),
+    ),
+    Mutant(
+        "metrics: a dry run counts",
+        "segment_health/cli/publish.py",
+        "remarks = [] if dry_run else metrics",
+        "remarks = metrics",
+        ("tests/test_metrics.py",),
+    ),
+    Mutant(
+        "levels: nobody's node is judged as one that is held",
+        "segment_health/levels.py",
+        "allocated=name in held)",
+        "allocated=True)",
+        ("tests/test_levels.py",),
+    ),
+    Mutant(
+        "levels: of two holders the milder word counts",
+        "segment_health/levels.py",
+        "= max((*told, *alone)",
+        "= min((*told, *alone)",
+        ("tests/test_levels.py",),
+    ),
+    Mutant(
+        "levels: a node without a row is left out",
+        "segment_health/levels.py",
+        "    judged.update(dict.fromkeys(sorted(held - snapshot.nodes.keys())))\n",
+        "",
+        ("tests/test_levels.py",),
+    ),
+    Mutant(
+        "log: passes that begin to fail again are passed over",
+        "segment_health/cli/log.py",
+        "                self._said.pop(_alike(why), None)\n",
+        "                pass\n",
+        ("tests/test_log.py",),
+    ),
+    Mutant(
+        "log: another process id is another trouble",
+        "segment_health/cli/log.py",
+        'return re.sub(r"\\d+(?:\\.\\d+)?", "#", sentence)',
+        "return sentence",
+        ("tests/test_log.py",),
+    ),
+    Mutant(
+        "log: every pass is summed up",
+        "segment_health/cli/log.py",
+        "if not self._begun or self._failures:",
+        "if True:",
+        ("tests/test_log.py",),
+    ),
 ]
 
 
@@ -494,7 +613,7 @@ def main() -> int:
     survivors = 0
     with tempfile.TemporaryDirectory() as made:
         tree = Path(made)
-        for name in ("slurm", "segment_health", "tests"):
+        for name in ("slurm", "segment_health", "tests", "docs"):  # tests read pages, too
             shutil.copytree(PROJECT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(PROJECT / "pyproject.toml", tree)
         chosen = [mutant for mutant in MUTANTS if wanted in mutant.name]
