@@ -56,6 +56,7 @@ class Door:
         self._say = say
         self._complete_at: float | None = None
         self._why: str | None = "no pass was complete yet"
+        self._lifted: str | None = None
         self._standby = False
         self._picture: dict[str, Any] = {}
         self._restarted = float("-inf")
@@ -65,7 +66,7 @@ class Door:
 
     def completed(self, done: Pass, _seconds: float) -> None:
         """Show what a complete pass saw and decided."""
-        self._complete_at, self._why, self._standby = self._monotonic(), None, False
+        self._complete_at, self._why, self._lifted, self._standby = self._monotonic(), None, None, False
         if done.picture is not None:
             self._picture = {"nodes": done.picture.nodes, "decisions": done.picture.decisions}
         self._tell(self._picture)
@@ -76,10 +77,13 @@ class Door:
         self._tell({})
 
     def went_stale(self, changes: list[Change], silent: float) -> None:
-        """Say that exclusions were lifted without evidence; what is shown of them is what the last pass saw."""
-        lifted = sum(change.error is None for change in changes)
-        self._why = f"no complete pass for {silent:.0f} s: {lifted} exclusions were lifted (fail open)"
-        self._tell({})
+        """Say that exclusions were lifted without evidence, and show them no more."""
+        lifted = {change.decision.unit for change in changes if change.error is None}
+        self._lifted = f"no complete pass for {silent:.0f} s, {len(lifted)} exclusions were lifted (fail open)"
+        for unit in self._picture.get("decisions", {}).get("units", []):
+            if (unit["job_id"], unit["task_id"]) in lifted:
+                unit.update(excluded=False, level=None, since=None, state="stale")
+        self._tell(self._picture)
 
     def standing_by(self) -> None:
         """Say that another publisher is at work."""
@@ -132,7 +136,7 @@ class Door:
             **news,
             "interval": self._interval(),
             "age": None if self._complete_at is None else now - self._complete_at,
-            "why": self._why,
+            "why": ". ".join(filter(None, [self._why, self._lifted])) or None,
             "standby": self._standby,
         }
         if self._exposition is not None:

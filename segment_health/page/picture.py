@@ -74,6 +74,10 @@ def portray(
         ],
         "units": [_unit(view) for view in survey.units],
         "history": [_entry(entry) for entry in history],
+        "remarks": [
+            *(f"{told}: it cannot be read, and excludes all the same" for told in survey.unreadable),
+            *survey.remarks,
+        ],
     }
     return Picture({"time": time, "cluster": cluster, "nodes": rows}, decisions)
 

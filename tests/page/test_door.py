@@ -10,11 +10,12 @@ import subprocess
 import sys
 import textwrap
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from segment_health.address import Address
+from segment_health.lift import lift_stale
 from segment_health.page import door as door_module
 from segment_health.watch import Cause
 
@@ -98,11 +99,32 @@ def test_a_standby_is_alive_and_not_ready(serve: Callable[..., Served]) -> None:
     assert served.http.get("/healthz").status_code == 200
 
 
-def test_lifted_exclusions_are_told(serve: Callable[..., Served]) -> None:
-    """When exclusions are lifted without evidence the page says so."""
+def test_lifted_exclusions_are_told_and_shown_no_more(serve: Callable[..., Served], scene: Scene) -> None:
+    """When exclusions are lifted without evidence the page says so, until a pass is complete again."""
     served = serve()
-    served.door.went_stale([], 1800.0)
-    served.until(lambda: "fail open" in (served.http.get("/api/v1/decisions").json()["why"] or ""))
+    scene.cluster.set_node("n3", "ALLOCATED+DRAIN", "bad fan")
+    done = scene.publish()
+    served.door.completed(done, 0.1)
+    served.door.failed(Cause.SLURM, "slurmctld does not answer", 0.1)
+    artifact = done.changes[0].decision.artifact
+    assert artifact is not None
+    lifted = lift_stale(str(scene.directory), artifact.publisher, int(scene.clock()))
+    served.door.went_stale(lifted, 1800.0)
+
+    def told() -> dict[str, Any]:
+        document: dict[str, Any] = served.http.get("/api/v1/decisions").json()
+        return document
+
+    served.until(lambda: "fail open" in (told()["why"] or ""))
+    assert "slurmctld does not answer. no complete pass for 1800 s, 1 exclusions were lifted" in told()["why"]
+    assert [unit["state"] for unit in told()["units"] if unit["task_id"] == "7"] == ["stale"]
+    assert not any(unit["excluded"] for unit in told()["units"])
+    served.door.failed(Cause.SLURM, "slurmctld still does not answer", 0.1)
+    served.until(lambda: "still" in told()["why"])
+    assert "fail open" in told()["why"]
+    served.door.completed(scene.publish(), 0.1)
+    served.until(lambda: told()["why"] is None)
+    assert any(unit["excluded"] for unit in told()["units"])
 
 
 @pytest.mark.parametrize(
@@ -160,7 +182,8 @@ def test_a_refresh_needs_the_token(serve: Callable[..., Served]) -> None:
     assert ask(served, "another-token") == 401
     assert ask(served, f"{TOKEN}x") == 401
     assert ask(served, TOKEN[:-1]) == 401
-    assert ask(served, "") == 401
+    assert served.http.post("/api/v1/refresh", headers={"Authorization": "Bearer"}).status_code == 401
+    assert served.http.post("/api/v1/refresh", headers={"Authorization": f"Basic {TOKEN}"}).status_code == 401
     assert not select.select([served.door.fileno()], [], [], 0.2)[0]
     assert ask(served, TOKEN) == 202
 

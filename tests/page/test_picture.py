@@ -180,6 +180,16 @@ def test_a_garbled_node_list_names_nobody(scene: Scene) -> None:
     assert "n3" in nodes_of(portrait(str(scene.directory), int(scene.clock()), None))
 
 
+def test_what_cannot_be_read_is_told(scene: Scene) -> None:
+    """An artifact that nobody can read excludes, and is named; so is what is garbled in the ledger."""
+    scene.publish()
+    (scene.directory / "segment_health_check.9.9").symlink_to("segment_health_check.9.9")
+    (scene.directory / ".segment-health" / "state" / "job:9@fake.json").write_text("garbled")
+    remarks = portrait(str(scene.directory), int(scene.clock()), None).decisions["remarks"]
+    assert any("segment_health_check.9.9" in remark for remark in remarks)
+    assert any("job:9@fake.json" in remark for remark in remarks)
+
+
 def test_long_texts_are_cut(scene: Scene) -> None:
     """10,000 pasted novels are not sent to every browser."""
     scene.cluster.set_node("n3", "ALLOCATED+DRAIN", "x" * 5000)

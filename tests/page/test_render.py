@@ -6,6 +6,8 @@ import base64
 import hashlib
 import json
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 
 import hypothesis
@@ -63,6 +65,15 @@ def test_the_page_asks_nobody_for_anything() -> None:
     """Nothing in the page is loaded from elsewhere; the one address in it is the name of SVG."""
     assert re.findall(r"https?://[^\"' )]+", template()) == ["http://www.w3.org/2000/svg"]
     assert not re.findall(r"<(?:link|img|iframe|object|embed|base|form)\b|\bsrc=|@import|url\(", template())
+
+
+def test_a_pass_loads_no_server() -> None:
+    """What only the page's own process needs costs a publisher nothing."""
+    program = "import segment_health.service, sys; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert not {"starlette", "uvicorn", "asyncio"} & set(loaded.stdout.split())
 
 
 def test_nothing_is_written_as_markup() -> None:
