@@ -341,7 +341,7 @@ def test_it_updates_itself(scene: Scene, page: Page, serve: Callable[..., Served
     page.locator("#excluded .row", has_text="bad fan").wait_for()
     assert page.evaluate("document.activeElement.textContent") == "n4"
     served.door.failed(Cause.SLURM, "slurmctld does not answer <b>", 0.1)
-    page.locator("#banner", has_text="slurmctld does not answer <b>").wait_for()
+    page.locator("#banner", has_text="Slurmctld does not answer <b>.").wait_for()
     scene.clock.advance(300)
     scene.cluster.run("77", "n[7-8]")  # another shape: the map is built anew
     served.door.completed(scene.publish(), 0.1)
@@ -359,7 +359,7 @@ def test_it_says_when_nobody_answers(scene: Scene, page: Page, serve: Callable[.
     page.wait_for_timeout(1500)
     assert page.locator("#banner").is_hidden()
     served.close()
-    page.locator("#banner", has_text="has not answered").wait_for()
+    page.locator("#banner", has_text="The publisher does not answer").wait_for()
     assert page.locator(".unit").count() == 4
 
 
@@ -371,6 +371,7 @@ def test_old_data_is_called_old(scene: Scene, page: Page, serve: Callable[..., S
     served.until(lambda: served.http.get("/readyz").status_code == 200)
     page.goto(served.address.url)
     page.locator("#banner", has_text="This is old: the last complete pass was 11 min ago").wait_for()
+    page.locator("#publishers", has_text="not alive").wait_for()
 
 
 def test_ten_thousand_nodes(tmp_path: Path, page: Page, serve: Callable[..., Served]) -> None:
