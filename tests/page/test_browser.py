@@ -253,6 +253,24 @@ def test_light_and_dark(show: Callable[[], Page]) -> None:
     assert (theme.inner_text(), page.evaluate(ground)) == ("Theme: dark", dark)
 
 
+@pytest.mark.parametrize("width", [360, 800, 1440])
+def test_nothing_sticks_out(scene: Scene, show: Callable[[], Page], width: int) -> None:
+    """On a telephone too, with large units and long words, one scrolls in one direction only."""
+    scene.cluster.nodelist = "n[1-900]"
+    scene.cluster.__post_init__()
+    scene.cluster.run("600", "n[10-609]")
+    scene.cluster.set_node("n3", "ALLOCATED+DRAIN", "w" * 250)
+    page = show()
+    page.set_viewport_size({"width": width, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    tile = page.locator(".n[aria-label^='n3,']")
+    tile.hover()
+    box = page.locator("#tip").bounding_box()
+    assert box is not None
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= width
+
+
 def luminance(colour: str) -> float:
     """Return the relative luminance of an `rgb(...)` colour (WCAG 2.2)."""
     parts = [float(part) / 255 for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
