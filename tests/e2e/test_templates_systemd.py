@@ -223,13 +223,17 @@ def test_the_timer(host: Host, site: Site) -> None:
     """Enabled, it fires by itself and again; a pass while Slurm is silent has failed, and shows so."""
     unit = drain(site)
     host.install("systemd-oneshot")
+    host.install("systemd-timer")
+    assert "OnUnitActiveUSec=5min" in host.run(
+        "systemctl", "show", "segment-health-pass.timer", "--property=TimersMonotonic"
+    )
+    host.until(lambda: host.artifacts() == {unit})
     host.write(
         "/etc/systemd/system/segment-health-pass.timer.d/soon.conf",
-        "[Timer]\nOnActiveSec=\nOnUnitActiveSec=\nOnActiveSec=1s\nOnUnitActiveSec=3s\n"
-        "AccuracySec=1s\nRandomizedDelaySec=0\n",
+        "[Timer]\nOnUnitActiveSec=\nOnUnitActiveSec=3s\nAccuracySec=1s\nRandomizedDelaySec=0\n",
     )
-    host.install("systemd-timer")
-    host.until(lambda: host.artifacts() == {unit})
+    host.run("systemctl", "daemon-reload")
+    host.run("systemctl", "restart", "segment-health-pass.timer")
     second = drain(site)
     host.until(lambda: host.artifacts() == {unit, second})
     host.write(
