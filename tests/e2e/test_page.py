@@ -134,6 +134,22 @@ def test_while_slurm_is_silent_the_page_stays(
     site.cluster.continue_controller()
 
 
+def test_a_standby_takes_over_with_its_page(
+    site: Site, start: Callable[..., Running], http: Callable[[str], httpx.Client]
+) -> None:
+    """A standby is healthy and not ready; when it takes over its page shows what it publishes."""
+    first = start("--all")
+    port = str(free_ports(1))
+    second = start("--all", "--standby", "--interval", "5", "--listen", port, wait="standby")
+    page = http(port)
+    second.until(lambda: "standing by" in page.get("/readyz").text)
+    assert page.get("/healthz").status_code == 200
+    assert nodes_of(page) == {}
+    assert first.end() == 0
+    second.until(lambda: page.get("/readyz").status_code == 200)
+    assert len(nodes_of(page)) == len(site.cluster.nodes)
+
+
 def test_what_cannot_be_served_ends_the_publisher_at_once(site: Site) -> None:
     """A port in use, a wrong address, an open token file: a line that says so, exit 2, nothing published."""
     token = site.work / "token"
