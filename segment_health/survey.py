@@ -7,9 +7,10 @@ decided by it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from .contract import Artifact
+from .record import utc
 from .situation import writer
 from .store import open_decisions
 
@@ -101,6 +102,21 @@ def survey(path: str, now: int) -> Survey:
             tuple(f"{directory.path_of(unit)}: {cause}" for unit, cause in sorted(directory.unreadable.items())),
             (*remarks, *directory.remarks),
         )
+
+
+def unit_document(view: UnitView) -> dict[str, Any]:
+    """Return the public JSON of a unit, as programs and the status page get it."""
+    return {
+        "job_id": view.unit.job_id,
+        "task_id": view.unit.task_id,
+        "excluded": view.excluded,
+        "level": view.level,
+        "since": None if view.since is None else utc(view.since),
+        "nodes": view.nodes,
+        "reasons": list(view.reasons),
+        "publisher": None if view.publisher is None else view.publisher._asdict(),
+        "state": view.state,
+    }
 
 
 @dataclass(frozen=True, slots=True)

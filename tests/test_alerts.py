@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from segment_health.figures import COUNTERS, GAUGES, HISTOGRAMS, PREFIX
+from segment_health.metrics.figures import COUNTERS, GAUGES, HISTOGRAMS, PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,8 +19,9 @@ from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
 from segment_health.cli import main
-from segment_health.figures import COUNTERS, GAUGES, HISTOGRAMS, PREFIX, Distribution
-from segment_health.metrics import DamagedError, Metrics
+from segment_health.metrics.figures import COUNTERS, GAUGES, HISTOGRAMS, PREFIX, Distribution
+from segment_health.metrics.registry import DamagedError, Metrics
+from segment_health.metrics.textfile import Textfile
 from segment_health.policy.assess import Policy
 from segment_health.policy.limits import max_new_exclusions
 from segment_health.publication import Publication
@@ -29,7 +30,6 @@ from segment_health.scope import EVERYTHING, Scope, of_jobs, of_partition, of_us
 from segment_health.service import Plan, Service
 from segment_health.sources import Source, recording
 from segment_health.testing import FakeClock, FakeCluster
-from segment_health.textfile import Textfile
 from segment_health.watch import Cause
 from slurm.traffic import Traffic
 

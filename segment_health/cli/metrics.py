@@ -11,18 +11,18 @@ from segment_health import __version__
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from segment_health.metrics import Metrics
+    from segment_health.metrics.registry import Metrics
+    from segment_health.metrics.textfile import Textfile
     from segment_health.publish import Pass
     from segment_health.service import Service
     from segment_health.settings import Settings
-    from segment_health.textfile import Textfile
     from segment_health.watch import Cause, Listener
 
 
 def kept(service: Service, told: Settings, say: Callable[[str], None]) -> tuple[Metrics, Textfile | None]:
     """Return the metrics of a publisher, and where they are written; counters go on from what is there."""
-    from segment_health.metrics import DamagedError, Metrics  # noqa: PLC0415 - 120 ms that only who wants them pays
-    from segment_health.textfile import SUFFIX, Textfile  # noqa: PLC0415
+    from segment_health.metrics.registry import DamagedError, Metrics  # noqa: PLC0415 - 120 ms that only who wants them pays
+    from segment_health.metrics.textfile import SUFFIX, Textfile  # noqa: PLC0415
 
     metrics = Metrics(service, service.scope, __version__, time.time)
     if told.metrics_file is None:

@@ -114,17 +114,11 @@ def document(found: Survey, directory: str) -> dict[str, Any]:
 
 
 def _unit_document(view: UnitView) -> dict[str, Any]:
+    from segment_health.survey import unit_document  # noqa: PLC0415 - loaded with the survey
+
     said = view.override
     return {
-        "job_id": view.unit.job_id,
-        "task_id": view.unit.task_id,
-        "excluded": view.excluded,
-        "level": view.level,
-        "since": None if view.since is None else utc(view.since),
-        "nodes": view.nodes,
-        "reasons": list(view.reasons),
-        "publisher": None if view.publisher is None else view.publisher._asdict(),
-        "state": view.state,
+        **unit_document(view),
         "unit": str(view.unit),
         "rules": _rules(view),
         "nodelist": view.nodelist,

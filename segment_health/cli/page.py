@@ -146,7 +146,7 @@ def serving(told: Settings, service: Service, log: Log, further: Sequence[Listen
         yield []
         return
     from segment_health import address  # noqa: PLC0415 - most publishers serve none
-    from segment_health.metrics import Metrics  # noqa: PLC0415
+    from segment_health.metrics.registry import Metrics  # noqa: PLC0415
     from segment_health.page import listening  # noqa: PLC0415
     from segment_health.page.door import Door  # noqa: PLC0415
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from segment_health.judge import SHRUNK
 from segment_health.memory import heartbeat_document
 from segment_health.record import utc
+from segment_health.survey import unit_document
 from segment_health.unit import unit_id_of
 
 if TYPE_CHECKING:
@@ -166,15 +167,8 @@ def _holders(units: Mapping[str, None]) -> Document:
 def _unit(view: UnitView) -> Document:
     said = view.override
     return {
-        "job_id": view.unit.job_id,
-        "task_id": view.unit.task_id,
-        "excluded": view.excluded,
-        "level": view.level,
-        "since": None if view.since is None else utc(view.since),
-        "nodes": view.nodes,
+        **unit_document(view),
         "reasons": [_cut(reason) for reason in view.reasons],
-        "publisher": None if view.publisher is None else view.publisher._asdict(),
-        "state": view.state,
         "nodelist": view.nodelist,
         "override": None if said is None else {"reason": _cut(said.reason), "who": _cut(said.who)},
     }

@@ -190,7 +190,7 @@ def test_hostile_ledgers(tmp_path: Path, make: Callable[[Path], None]) -> None:
     assert sorted(os.listdir(tmp_path)) in (["decisions"], ["decisions", "elsewhere"])
 
 
-HEARTBEAT, OVERRIDE, STATE = TARGETS["memory"].seeds()
+_OLD_HEARTBEAT, HEARTBEAT, OVERRIDE, STATE = TARGETS["memory"].seeds()
 
 
 @given(st.sampled_from(["heartbeat/all@fake", "heartbeat/x", "state/all@fake", "override/1.1"]), EDITS)

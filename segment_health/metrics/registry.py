@@ -13,6 +13,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
+from segment_health.record import brief
+from segment_health.situation import Action
+from segment_health.watch import Cause
+
 from .figures import (
     COMPLETE,
     COUNTERS,
@@ -27,18 +31,15 @@ from .figures import (
     Kind,
     number,
 )
-from .record import brief
-from .situation import Action
-from .watch import Cause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from prometheus_client.core import Metric
 
-    from .publish import Pass
-    from .scope import Scope
-    from .store import Change
+    from segment_health.publish import Pass
+    from segment_health.scope import Scope
+    from segment_health.store import Change
 
 
 class Watched(Protocol):

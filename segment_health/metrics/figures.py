@@ -10,10 +10,10 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .contract import Content
-from .level import FaultLevel
-from .situation import Action
-from .watch import Cause
+from segment_health.contract import Content
+from segment_health.level import FaultLevel
+from segment_health.situation import Action
+from segment_health.watch import Cause
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,15 +9,15 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from .atomic import open_directory, read_file, replace_file, sweep
-from .bounded import bounded
+from segment_health.atomic import open_directory, read_file, replace_file, sweep
+from segment_health.bounded import bounded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .publish import Pass
-    from .store import Change
-    from .watch import Cause
+    from segment_health.publish import Pass
+    from segment_health.store import Change
+    from segment_health.watch import Cause
 
 SUFFIX = ".prom"
 """What the name must end in: the collector passes over everything else, our temporaries too."""

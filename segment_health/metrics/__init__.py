@@ -1,0 +1,1 @@
+"""What Prometheus is told of a publisher's passes, over HTTP or in a file."""
