@@ -512,3 +512,12 @@ def test_help_and_version(site: Site) -> None:
     module = [sys.executable, "-m", "segment_health", "--version"]
     ended = subprocess.run(module, capture_output=True, text=True, check=True)
     assert ended.stdout.startswith("segment-health, version ")
+
+
+@pytest.mark.parametrize("what", ["template show sbatch-array", "template grafana", "completion bash"])
+def test_half_a_script_is_no_success(site: Site, what: str) -> None:
+    """A template that was not written whole, on a full disk, ends with 1 and one line."""
+    argv = ["bash", "-c", f"{COMMAND} {what} >/dev/full"]
+    ended = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=site.path)
+    assert ended.returncode == 1
+    assert ended.stderr == "segment-health: standard output: not all of it could be written\n"

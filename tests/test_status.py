@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import signal
 import struct
 import subprocess
@@ -42,6 +43,7 @@ class Scene:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.columns = 100  # of a terminal
         self.cluster = FakeCluster()
         self.cluster.run("123_0", "n[1-2]")
         self.cluster.run("123_7", "n[3-4]")
@@ -81,11 +83,11 @@ def scene(tmp_path: Path) -> Scene:
 
 
 class Terminal:
-    """A terminal of 100 columns, in which the command runs as a person's foreground job."""
+    """A terminal, in which the command runs as a person's foreground job."""
 
     def __init__(self, scene: Scene, *options: str, **environ: str) -> None:
         self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 60, 100, 0, 0))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 60, scene.columns, 0, 0))
         argv = ["setsid", "--ctty", *COMMAND, "--dir", str(scene.directory), *options]
         env = scene.environ(**{"TERM": "xterm-256color", **environ})
         self.process = subprocess.Popen(argv, stdin=slave, stdout=slave, stderr=slave, env=env)
@@ -377,6 +379,21 @@ def test_a_terminal_without_colours(scene: Scene, environ: dict[str, str]) -> No
     assert "─" in shown
 
 
+@pytest.mark.parametrize("columns", [20, 40, 71, 72])
+def test_a_narrow_terminal_leaves_nothing_out(scene: Scene, columns: int) -> None:
+    """Where a table would lose columns there are lines, folded by the width."""
+    scene.cluster.set_node("n4", "ALLOCATED+DRAIN", "Xid 79")
+    scene.publish()
+    scene.columns = columns
+    with terminal(scene) as opened:
+        code, shown = opened.end()
+    lines = ESCAPE.sub("", shown).splitlines()
+    told = "".join("".join(lines).split())
+    assert code == 0
+    assert max(map(len, lines)) <= columns
+    assert all(word in told for word in ("123_7", "excluded", "PreSeparateFault", "n4", "Xid79", "all@"))
+
+
 def test_json_in_a_terminal_is_json(scene: Scene) -> None:
     """Whoever asks for JSON gets one line of it, wherever it goes."""
     scene.publish()
@@ -417,6 +434,22 @@ def test_watching_goes_on_where_the_directory_fails(scene: Scene) -> None:
         assert opened.end()[0] == 0
 
 
+def test_watching_goes_on_where_the_directory_is_away(scene: Scene) -> None:
+    """A directory that was there, such as one that is mounted anew, is waited for: no mistake of who watches."""
+    scene.directory = scene.directory / "decisions"
+    scene.directory.mkdir()
+    scene.publish()
+    aside = scene.directory.with_name("aside")
+    with terminal(scene, "--watch", "0.2") as opened:
+        opened.until("OK: 1 publisher")
+        scene.directory.rename(aside)
+        opened.until("UNKNOWN: ")
+        aside.rename(scene.directory)
+        opened.until("OK: 1 publisher")
+        opened.type(b"\x03")
+        assert opened.end()[0] == 0
+
+
 def test_watching_on_a_pipe_prints_a_block_each_time(scene: Scene) -> None:
     """Blocks with an empty line between, until SIGINT ends it with 0."""
     scene.publish()
@@ -444,6 +477,17 @@ def test_watching_ends_when_nobody_reads_on(scene: Scene) -> None:
         process.stdout.close()
         assert process.wait(60) == 0
         assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize("options", ["", "--format json", "--watch 0.1"], ids=["lines", "json", "watch"])
+def test_a_verdict_that_nobody_can_read_stands(scene: Scene, options: str) -> None:
+    """Whether its output goes anywhere changes no exit status, and is no reason for words on stderr."""
+    scene.publish()
+    command = shlex.join([*COMMAND, "--dir", str(scene.directory)])
+    for redirected in (">&-", ">/dev/full"):
+        argv = ["bash", "-c", f"{command} {options} {redirected}"]
+        ended = subprocess.run(argv, env=scene.environ(), capture_output=True, text=True, check=False, timeout=60)
+        assert (ended.returncode, ended.stderr) == (0, ""), redirected
 
 
 # ── where ──────────────────────────────────────────────────────────────────────────────────────────────────────

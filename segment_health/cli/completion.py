@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from .command import Command, examples
-from .failure import USAGE, Failure
+from .failure import USAGE, Failure, deliver
 
 _PROGRAM = "segment-health"
 _VARIABLE = "_SEGMENT_HEALTH_COMPLETE"
@@ -33,4 +33,4 @@ def completion(context: click.Context, shell: str) -> None:
     found = get_completion_class(shell)
     if found is None:
         raise Failure(f"click cannot complete in {shell}", USAGE)
-    click.echo(found(context.find_root().command, {}, _PROGRAM, _VARIABLE).source())
+    deliver(found(context.find_root().command, {}, _PROGRAM, _VARIABLE).source())

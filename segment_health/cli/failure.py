@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -47,6 +48,8 @@ class Failure(click.ClickException):
 
 def say(line: str, *, err: bool = False) -> bool:
     """Print a line; where nobody can read it this returns False, and the exit status stands."""
+    if (sys.stderr if err else sys.stdout) is None:  # closed before we began
+        return False
     try:
         click.echo(line, err=err)
     except (OSError, UnicodeError):
@@ -54,6 +57,17 @@ def say(line: str, *, err: bool = False) -> bool:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2 if err else 1)
         return False
     return True
+
+
+def deliver(text: str) -> None:
+    """Print what somebody will use, such as a script. Raises Failure where not all of it was written."""
+    if not say(text.removesuffix("\n")):
+        raise Failure("standard output: not all of it could be written", ATTENTION)
+
+
+def is_terminal(stream: IO[str] | None) -> bool:
+    """Whether a person sees what is printed there; None was closed before we began."""
+    return stream is not None and stream.isatty()
 
 
 @contextlib.contextmanager

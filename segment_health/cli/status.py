@@ -15,7 +15,7 @@ from segment_health.record import one_line, printable
 
 from . import in_force, overview
 from .command import Command, examples
-from .failure import DONE, UNKNOWN, USAGE, Failure, ended_by_signals, say
+from .failure import DONE, UNKNOWN, USAGE, Failure, ended_by_signals, is_terminal, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,12 +107,15 @@ def _look(path: str, seconds: float) -> Survey:
     return within(path, seconds, lambda: survey(path, int(time.time())))
 
 
-def _seen(path: str, seconds: float) -> Survey | Failure:
-    """Survey the directory, or return what failed, which may be over the next time. Raises what is a mistake."""
+def _seen(path: str, seconds: float, *, is_first: bool) -> Survey | Failure:
+    """Survey the directory, or return what failed, which may be over the next time.
+
+    Raises what is a mistake: at the first look alone, for a directory that was there may come back.
+    """
     try:
         return _look(path, seconds)
     except Failure as failure:
-        if failure.exit_code != UNKNOWN:
+        if is_first and failure.exit_code != UNKNOWN:
             raise
         return failure
 
@@ -125,7 +128,7 @@ def _tell(found: Survey, path: str, format_: str) -> bool:
     """Print what was found; return whether anybody could read it."""
     if format_ == "json":
         return say(one_line(overview.document(found, path)).decode().rstrip("\n"))
-    if sys.stdout.isatty():
+    if is_terminal(sys.stdout):
         from .table import draw  # noqa: PLC0415 - what is piped needs no tables
 
         return say(draw(found))
@@ -137,19 +140,20 @@ def _watch(path: str, seconds: float, format_: str, every: float) -> int:
     try:
         with ended_by_signals(), ExitStack() as opened:
             screen = None
-            if format_ == "text" and sys.stdout.isatty():
+            if format_ == "text" and is_terminal(sys.stdout):
                 from .table import Screen  # noqa: PLC0415
 
                 screen = opened.enter_context(Screen())
+            is_first = True
             while True:
-                found = _seen(path, seconds)
+                found = _seen(path, seconds, is_first=is_first)
+                is_first = False
                 if screen is not None:
                     screen.show(_unknown(found) if isinstance(found, Failure) else found)
                 elif isinstance(found, Failure):
                     found.show()
                 elif not _tell(found, path, format_) or (format_ == "text" and not say("")):
                     return DONE  # nobody reads on
-                sys.stdout.flush()
                 time.sleep(every)
     except SystemExit as end:
         if end.code == 128 + signal.SIGINT:

@@ -28,6 +28,8 @@ _COLOURS = {
     "SeparateFault": "red",
     "PreSeparateFault": "yellow",
 }
+_NARROWEST = 72
+"""Columns of a terminal in which a table has room for all of its own; below that, rich leaves some out."""
 _WHOLE = {"unit", "state", "since (UTC)"}
 """Columns whose words are never broken."""
 
@@ -36,7 +38,7 @@ def draw(found: Survey) -> str:
     """Return tables for the terminal that is our stdout: as wide as it is, in its colours (see NO_COLOR)."""
     console = Console()
     with console.capture() as capture:
-        console.print(_tables(found))
+        console.print(_fitting(found, console.width))
     return capture.get().rstrip("\n")
 
 
@@ -58,8 +60,16 @@ class Screen:
 
     def show(self, found: Survey | str) -> None:
         """Draw an overview, or one line, where the last one was."""
-        tables = _first_line(found) if isinstance(found, str) else _tables(found)
-        self._live.update(tables, refresh=True)
+        shown = _first_line(found) if isinstance(found, str) else _fitting(found, self._live.console.width)
+        self._live.update(shown, refresh=True)
+
+
+def _fitting(found: Survey, width: int) -> RenderableType:
+    """Return tables, or where they have no room lines, which the terminal folds."""
+    if width >= _NARROWEST:
+        return _tables(found)
+    verdict, *lines = overview.lines(found)
+    return Group(_first_line(verdict), Text("\n".join(lines), overflow="fold"))
 
 
 def _tables(found: Survey) -> RenderableType:

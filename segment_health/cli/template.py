@@ -8,7 +8,7 @@ from typing import NamedTuple
 import click
 
 from .command import Group, examples
-from .failure import USAGE, Failure
+from .failure import USAGE, Failure, deliver, say
 
 
 class _Template(NamedTuple):
@@ -81,9 +81,8 @@ def show(name: str) -> None:
         what = f"no template {name[:40]!a}" if name else "which template"
         raise Failure(f"{what}? There are {', '.join(_TEMPLATES)}", USAGE)
     folder = resources.files("segment_health") / "templates"
-    click.echo("".join((folder / part).read_text("utf-8") for part in _TEMPLATES[name].parts), nl=False)
+    deliver("".join((folder / part).read_text("utf-8") for part in _TEMPLATES[name].parts))
 
 
 def _say_all() -> None:
-    for name, found in _TEMPLATES.items():
-        click.echo(f"{name:<18} {found.meaning}")
+    say("\n".join(f"{name:<18} {found.meaning}" for name, found in _TEMPLATES.items()))
