@@ -169,6 +169,7 @@ def serving(told: Settings, service: Service, log: Log, further: Sequence[Listen
         interval=lambda: service.interval,
         monotonic=time.monotonic,
         say=lambda level, sentence: log.say(level, "page", sentence),
+        remark=lambda sentence: log.remark("page", sentence),
         exposition=metrics.exposition,
     )
     try:

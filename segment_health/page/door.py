@@ -36,6 +36,7 @@ class Door:
     `listening` is the socket that it serves, and stays open here between two servers: who calls meanwhile waits.
     `traits` is how it is to serve (see server.serve). `interval` tells the seconds from pass to pass as they are
     now, `exposition` the metrics, None where there are none. `say` writes a line of the log: level, sentence.
+    `remark` writes one that is not to be repeated: what anybody who calls can bring about as often as they like.
     """
 
     def __init__(  # noqa: PLR0913 - what it serves, and what it asks of the loop
@@ -46,6 +47,7 @@ class Door:
         interval: Callable[[], float],
         monotonic: Callable[[], float],
         say: Callable[[str, str], None],
+        remark: Callable[[str], None],
         exposition: Callable[[], bytes] | None = None,
     ) -> None:
         self._listening = listening
@@ -54,6 +56,7 @@ class Door:
         self._exposition = exposition
         self._monotonic = monotonic
         self._say = say
+        self._remark = remark
         self._complete_at: float | None = None
         self._why: str | None = "no pass was complete yet"
         self._lifted: str | None = None
@@ -107,7 +110,7 @@ class Door:
         self._heard[:] = rest[-_PIPE:]
         for line in lines:
             if line.startswith(b"error "):
-                self._say("WARNING", f"the page's server: {line[6:1000].decode('ascii', 'replace')}")
+                self._remark(f"the page's server: {line[6:1000].decode('ascii', 'replace')}")
         if ended:
             self._bury()
             self._revive()

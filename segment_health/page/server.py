@@ -17,6 +17,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .answers import application
 from .board import Board
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 _MAX_EVENT = 1 << 28
 """Bytes of one event; that of 10,000 nodes has some 3 MB."""
 _MAX_CONNECTIONS = 100
+CALL_SECONDS = 60.0
+"""From one answer to the end of the next, on one connection: who is slower does not keep others out for ever."""
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 """Signals that are for the publisher; when it has ended our input ends."""
@@ -41,6 +44,33 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Capture none."""
         yield
+
+
+class Call(H11Protocol):
+    """A connection that ends unless an answer to it ends in time: uvicorn itself waits for a request for ever."""
+
+    _ending: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Begin."""
+        super().connection_made(transport)
+        self._begin()
+
+    def on_response_complete(self) -> None:
+        """Begin anew."""
+        self._begin()
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        if self._ending is not None:
+            self._ending.cancel()
+        super().connection_lost(exc)
+
+    def _begin(self) -> None:
+        if self._ending is not None:
+            self._ending.cancel()
+        self._ending = self.loop.call_later(CALL_SECONDS, self.transport.abort)
 
 
 class _Lines(logging.Handler):
@@ -70,7 +100,7 @@ def serve(listening: socket.socket, told: Mapping[str, Any]) -> None:
     app = application(board, refresh=lambda: _tell("refresh"), token=told.get("token"), hosts=hosts)
     config = uvicorn.Config(
         app,
-        http="h11",
+        http=Call,
         ws="none",
         lifespan="off",
         loop="asyncio",

@@ -72,6 +72,7 @@ class Served:
         self.address = address
         self.traits = traits
         self.said: list[str] = []
+        self.remarks: list[str] = []
         self.interval = 300.0
         self.ahead = 0.0
         self.listening = listening.listen(address)
@@ -81,6 +82,7 @@ class Served:
             interval=lambda: self.interval,
             monotonic=lambda: time.monotonic() + self.ahead,
             say=lambda _level, sentence: self.said.append(sentence),
+            remark=self.remarks.append,
         )
         transport = httpx.HTTPTransport(uds=address.path) if address.path else None
         base = "http://localhost" if address.path else address.url

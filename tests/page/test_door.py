@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import errno
 import os
 import select
@@ -13,10 +15,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
 from segment_health.address import Address
 from segment_health.lift import lift_stale
 from segment_health.page import door as door_module
+from segment_health.page import server
 from segment_health.watch import Cause
 
 if TYPE_CHECKING:
@@ -262,7 +267,7 @@ def test_it_ends_with_its_publisher() -> None:
         import socket, sys, time
         from segment_health.page.door import Door
         listening = socket.create_server(("127.0.0.1", 0))
-        told = {"interval": lambda: 300, "monotonic": time.monotonic, "say": print}
+        told = {"interval": lambda: 300, "monotonic": time.monotonic, "say": print, "remark": print}
         door = Door(listening, {"token": None, "host": None}, **told)
         print(door._server.pid, listening.getsockname()[1], flush=True)
         time.sleep(300)
@@ -312,3 +317,35 @@ def test_more_than_a_server_takes_is_refused_and_it_goes_on(serve: Callable[...,
         caller.sendall(b"\x00\xff" * 100 + b"\r\n\r\n")
         assert b"400" in caller.recv(4096)
     assert served.http.get("/healthz").status_code == 200
+    served.until(lambda: served.door.heard() or served.remarks)
+    assert served.remarks == ["the page's server: 'Invalid HTTP request received.'"]
+    assert served.said == []
+
+
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: h\r\n\r\nGET"])
+def test_who_never_asks_to_the_end_is_not_waited_for(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection on which no request ends is closed after a while, whether or not one did before."""
+    monkeypatch.setattr(server, "CALL_SECONDS", 0.3)
+
+    async def app(_scope: object, _receive: object, send: Callable[[dict[str, Any]], Any]) -> None:
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    async def answer() -> bytes:
+        config = uvicorn.Config(app, http=server.Call, ws="none", lifespan="off", log_config=None)
+        state = ServerState()
+        serving = await asyncio.get_running_loop().create_server(
+            lambda: server.Call(config, state, {}), "127.0.0.1", 0
+        )
+        async with serving:
+            reader, writer = await asyncio.open_connection(*serving.sockets[0].getsockname())
+            writer.write(said)
+            answered = bytearray()
+            with contextlib.suppress(ConnectionResetError):
+                while data := await asyncio.wait_for(reader.read(4096), 30):
+                    answered += data
+            writer.close()
+            return bytes(answered)
+
+    answered = asyncio.run(answer())
+    assert (b"204" in answered) == (b"Host" in said)
