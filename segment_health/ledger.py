@@ -106,20 +106,30 @@ class Ledger:
             # Not durable: after a crash of the host an old heartbeat is the truth.
             replace_file(folder, self._file, encode_heartbeat(heartbeat), mode=0o644, durable=False)
 
-    def heartbeats(self) -> list[Heartbeat]:
+    def heartbeats(self, remarks: list[str] | None = None) -> list[Heartbeat]:
         """Return the heartbeats of every publisher of this directory, this one too.
 
         One that cannot be read is nobody's; nor is one under another's name, or for everybody's units by just
-        anybody: it would stop the publisher whose it is said to be.
+        anybody: it would stop the publisher whose it is said to be. For who looks on, `remarks` names them.
         """
         heartbeats = []
+        remarks = [] if remarks is None else remarks
         with contextlib.suppress(FileNotFoundError), self._folder("heartbeat") as folder:
-            for name in os.listdir(folder):
-                with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+            for name in sorted(os.listdir(folder)):
+                try:
                     owners = self._trusted() if name.startswith(_EVERYBODYS) else None
                     beat = decode_heartbeat(read_file(folder, name, _MAX_SMALL, owners=owners))
-                    if name == _file_name(beat.publisher.cluster, beat.publisher.scope):
-                        heartbeats.append(beat)
+                    cause = "" if name == _file_name(beat.publisher.cluster, beat.publisher.scope) else "another's"
+                except FileNotFoundError:  # just buried
+                    continue
+                except OSError as error:
+                    cause = error.strerror or str(error)
+                except (ValueError, KeyError, TypeError, RecursionError):
+                    cause = "it is garbled"
+                if cause and _FILE.fullmatch(name):  # else a temporary
+                    remarks.append(f"{FOLDER}/heartbeat/{name} is left out: {cause}")
+                elif not cause:
+                    heartbeats.append(beat)
         return heartbeats
 
     def states(self) -> tuple[dict[tuple[str, str], Memory], list[str]]:

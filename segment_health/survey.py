@@ -79,7 +79,8 @@ def survey(path: str, now: int) -> Survey:
     with open_decisions(path) as directory:
         published = directory.read()
         ledger = directory.ledger("", "")
-        beats = sorted(ledger.heartbeats(), key=lambda beat: (beat.publisher.cluster, beat.publisher.scope))
+        unheard: list[str] = []
+        beats = sorted(ledger.heartbeats(unheard), key=lambda beat: (beat.publisher.cluster, beat.publisher.scope))
         states, remarks = ledger.states()
         watched = _watched(states, beats, now)
         living = {writer(beat.publisher) for beat in beats if beat.is_alive(now)}
@@ -100,7 +101,7 @@ def survey(path: str, now: int) -> Survey:
             tuple(beats),
             tuple(views[unit] for unit in sorted(views, key=lambda unit: (int(unit.job_id), int(unit.task_id)))),
             tuple(f"{directory.path_of(unit)}: {cause}" for unit, cause in sorted(directory.unreadable.items())),
-            (*remarks, *directory.remarks),
+            (*unheard, *remarks, *directory.remarks),
         )
 
 

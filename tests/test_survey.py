@@ -195,6 +195,21 @@ def test_a_garbled_state_is_left_out_and_named(scene: Scene) -> None:
     assert told.remarks == (".segment-health/state/job:123@fake.json is left out: it is garbled",)
 
 
+def test_a_garbled_heartbeat_is_left_out_and_named(scene: Scene) -> None:
+    """Where nobody seems to publish it is said that somebody did, and what became of the sign of it."""
+    scene.publish()
+    heartbeat = scene.directory / ".segment-health/heartbeat"
+    (heartbeat / "job:9@fake.json").write_bytes((heartbeat / "all@fake.json").read_bytes())
+    (heartbeat / "all@fake.json").write_text("{")
+    (heartbeat / ".segment-health.tmp.host.1.0").write_text("{")
+    told = scene.look()
+    assert told.publishers == ()
+    assert told.remarks == (
+        ".segment-health/heartbeat/all@fake.json is left out: it is garbled",
+        ".segment-health/heartbeat/job:9@fake.json is left out: another's",
+    )
+
+
 def test_a_state_that_is_no_file_is_left_out_and_named(scene: Scene) -> None:
     """A link into somebody's home is not followed."""
     scene.publish(of_jobs(("55",)))

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from .log import Log
 
+_FIXED = ("listen", "refresh_token_file", "metrics_file", "log_format", "standby")
+"""Settings of what stays as the loop began with it."""
+
 
 def loop(given: Mapping[str, Any], config: str | None) -> int:
     """Publish until asked to end; return the exit code. Raises Failure."""
@@ -39,13 +42,16 @@ def loop(given: Mapping[str, Any], config: str | None) -> int:
 
     def reread(current: Plan) -> Plan:
         try:
-            new, _ = plan(given, config, loop=True)
+            new, newly_told = plan(given, config, loop=True)
         except Failure as failure:
             log.say("ERROR", "reload", f"the settings in force stay: {failure.message}")
             return current
         if (new.publication.directory, new.publication.scope) != (publication.directory, publication.scope):
             log.say("ERROR", "reload", "the settings in force stay: directory and scope change by a restart only")
             return current
+        fixed = [name for name in _FIXED if getattr(newly_told, name) != getattr(told, name)]
+        if fixed:
+            log.say("WARNING", "reload", f"{', '.join(fixed)}: as it was, changes by a restart only")
         log.say("INFO", "reload", f"settings read again; source {new.source.name}: {new.source.why}")
         return new
 

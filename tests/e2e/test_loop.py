@@ -115,6 +115,17 @@ def test_settings_are_reread(site: Site, start: Callable[..., Running]) -> None:
     publisher.until(lambda: site.excluded() == {job})
 
 
+def test_what_a_restart_alone_changes_is_named(start: Callable[..., Running], site: Site) -> None:
+    """SIGHUP after a change of the page's address says that it stays where it was; the rest is read again."""
+    config = site.work / "c.toml"
+    config.write_text("all = true\n")
+    publisher = start("--config", str(config))
+    config.write_text(f'all = true\nlisten = "unix:{site.work}/page.sock"\n')
+    publisher.process.send_signal(signal.SIGHUP)
+    publisher.until(lambda: "settings read again" in publisher.log.read_text())
+    assert "listen: as it was, changes by a restart only" in publisher.log.read_text()
+
+
 def test_slurmctld_and_the_directory_come_and_go(site: Site, start: Callable[..., Running]) -> None:
     """Whether slurmctld hangs, ends or restarts, or the directory vanishes: decisions stay, and it recovers."""
     job = submit(site, "--nodes=2")
