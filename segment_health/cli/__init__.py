@@ -12,6 +12,7 @@ from .completion import completion
 from .demo import demo
 from .doctor import doctor
 from .explain import explain
+from .failure import reserve_streams
 from .history import history
 from .lift import clear, prune
 from .noded import noded
@@ -32,6 +33,7 @@ from .template import template
 @click.version_option(__version__, prog_name="segment-health")
 def main() -> None:
     """Keep ft_launcher from reusing a Slurm allocation unit whose nodes went bad."""
+    reserve_streams()
 
 
 main.add_command(publish)

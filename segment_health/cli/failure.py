@@ -70,6 +70,19 @@ def is_terminal(stream: IO[str] | None) -> bool:
     return stream is not None and stream.isatty()
 
 
+def reserve_streams() -> None:
+    """Open what of standard input, output and error is closed, to nothing.
+
+    Else the next file that is opened takes the number, and what is told to people is written into it.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            with contextlib.suppress(OSError):  # in order: each takes the lowest number that is free
+                os.open(os.devnull, os.O_RDWR)
+
+
 @contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
     """Let a signal end what runs inside through every `finally`."""

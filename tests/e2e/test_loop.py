@@ -99,6 +99,24 @@ def test_a_log_that_cannot_be_written_ends_no_publisher(site: Site) -> None:
         process.wait()
 
 
+def test_closed_streams_are_nobodys(site: Site) -> None:
+    """Started without standard streams, it opens no file of its own under their numbers: a log would go there."""
+    job = submit(site, "--nodes=1")
+    argv = [site.command, "publish", "--dir", str(site.directory), "--all"]
+    process = subprocess.Popen(["sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', *argv], env=site.cluster.env)
+    try:
+        site.cluster.wait_until(lambda: list(site.directory.glob(".segment-health/heartbeat/*")))
+        assert {os.readlink(f"/proc/{process.pid}/fd/{number}") for number in (0, 1, 2)} == {"/dev/null"}
+        site.cluster.set_node(min(site.nodes_of()[job]), "drain", "bad")
+        process.send_signal(signal.SIGUSR1)
+        site.cluster.wait_until(lambda: site.excluded() == {job})
+        process.terminate()
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_settings_are_reread(site: Site, start: Callable[..., Running]) -> None:
     """SIGHUP takes a new file, and refuses a wrong one aloud."""
     job = submit(site, "--nodes=1")
