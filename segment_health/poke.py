@@ -55,27 +55,32 @@ def ring_sockets(directory: str, environ: Mapping[str, str]) -> int:
     Sockets of publishers that have died are removed.
     """
     try:
-        home = lock_directory(environ)
-        names = os.listdir(home)
+        with open_directory(lock_directory(environ), links=False) as home:
+            names = [name for name in os.listdir(home) if name.startswith(_digest(directory))]
+            return sum(_ring(home, name) for name in names if name.endswith(_SUFFIX))
     except (LockError, OSError):
         return 0
-    heard = 0
-    for name in names:
-        if name.startswith(_digest(directory)) and name.endswith(_SUFFIX):
-            path = f"{home}/{name}"
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
-                try:
-                    sender.sendto(b"!", path)
-                except BlockingIOError:  # asked so often already that its queue is full
-                    heard += 1
-                except ConnectionRefusedError:
-                    with contextlib.suppress(OSError):
-                        os.unlink(path)
-                except OSError:
-                    continue
-                else:
-                    heard += 1
-    return heard
+
+
+def _ring(home: int, name: str) -> bool:
+    """Ask by one socket; whether somebody listens there."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
+        try:
+            sender.sendto(b"!", _reached(home, name))
+        except BlockingIOError:  # asked so often already that its queue is full
+            return True
+        except ConnectionRefusedError:
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=home)
+            return False
+        except OSError:
+            return False
+        return True
+
+
+def _reached(home: int, name: str) -> str:
+    """Return a path below an open directory that is short enough for a socket (108 bytes), however deep that is."""
+    return f"/proc/self/fd/{home}/{name}"
 
 
 def ask(path: str, sockets: int, now: float) -> Asked:
@@ -102,12 +107,14 @@ class LocalSocket:
     """Hears what is asked on this host. Raises LockError or OSError where there is no place for a socket."""
 
     def __init__(self, directory: str, environ: Mapping[str, str]) -> None:
-        self._path = f"{lock_directory(environ)}/{_digest(directory)}.{os.getpid()}{_SUFFIX}"
+        home, name = lock_directory(environ), f"{_digest(directory)}.{os.getpid()}{_SUFFIX}"
+        self._path = f"{home}/{name}"
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)  # of an earlier process with our number
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         try:
-            self._socket.bind(self._path)
+            with open_directory(home, links=False) as opened:
+                self._socket.bind(_reached(opened, name))
         except OSError:
             self._socket.close()
             raise

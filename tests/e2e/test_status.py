@@ -92,7 +92,7 @@ def test_the_history_of_a_drain_and_of_a_persons_word(site: Site, cluster: Sandb
     exclude, clear, _ = told
     assert (exclude["why"], exclude["who"], exclude["nodes"]) == ("Xid 79", "all@sandbox", "n2")
     assert [fault["rule"] for fault in exclude["faults"]] == ["state:DRAIN"]
-    assert exclude["faults"][0]["reason_user"] == "root"
+    assert exclude["faults"][0]["reason_user"] == getpass.getuser()
     assert (clear["why"], clear["generation"]) == ("every node is fit", exclude["generation"])
     assert history(site, "n2") == told[:2]
     manual = history(site, other)[1]
