@@ -79,7 +79,7 @@ def _ring(home: int, name: str) -> bool:
 
 
 def _reached(home: int, name: str) -> str:
-    """Return a path below an open directory that is short enough for a socket (108 bytes), however deep that is."""
+    """Return a path of an open directory that is short enough for a socket (108 bytes), however deep that is."""
     return f"/proc/self/fd/{home}/{name}"
 
 
