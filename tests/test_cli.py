@@ -60,26 +60,31 @@ class Site:
             (bin_ / name).write_text(text)
             (bin_ / name).chmod(0o755)
 
-    def start(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
-        """Start segment-health with nothing of Slurm's in its environment but what is given."""
+    def clean(self, **environ: str) -> dict[str, str]:
+        """Return an environment with nothing of Slurm's but what is given, and our commands on PATH."""
         self.install()
         clean = {
             key: value for key, value in os.environ.items() if not key.startswith(("SLURM", "SEGMENT", "NVRX"))
         }
-        path = f"{self.path / 'bin'}:/usr/bin:/bin"
+        return clean | {"PATH": f"{self.path / 'bin'}:/usr/bin:/bin", **self.environ, **environ}
+
+    def start(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
+        """Start segment-health as a process of its own."""
         return subprocess.Popen(
             [COMMAND, *arguments],
-            env=clean | {"PATH": path, **self.environ, **environ},
+            env=self.clean(**environ),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
 
     def run(self, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-        """Run segment-health to its end."""
-        with self.start(*arguments, **environ) as process:
-            out, err = process.communicate(timeout=60)
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+        """Run segment-health to its end, in this process."""
+        env = {**dict.fromkeys(os.environ), **self.clean(**environ)}
+        ended = CliRunner().invoke(main, arguments, env=env)
+        if ended.exception is not None and not isinstance(ended.exception, SystemExit):
+            raise ended.exception
+        return subprocess.CompletedProcess(arguments, ended.exit_code, ended.stdout, ended.stderr)
 
     def publish(self, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """Make one pass over everything."""

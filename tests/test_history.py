@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
 from segment_health import history
+from segment_health.cli import main
 from segment_health.lift import lift_stale, override, prune
 from segment_health.policy.assess import Policy
 from segment_health.policy.limits import max_new_exclusions
@@ -348,9 +348,8 @@ def test_a_why_of_many_reasons_is_short(scene: Scene) -> None:
 
 def run(scene: Scene, *options: str, code: int = 0) -> tuple[str, str]:
     """Run `segment-health history`, which must end with `code`; return its stdout and stderr."""
-    argv = [sys.executable, "-m", "segment_health", "history", "--dir", str(scene.directory), *options]
-    ended = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
-    assert ended.returncode == code, ended
+    ended = CliRunner().invoke(main, ["history", "--dir", str(scene.directory), *options])
+    assert ended.exit_code == code, ended.output
     return ended.stdout, ended.stderr
 
 

@@ -20,7 +20,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
+from segment_health.cli import main
 from segment_health.lift import override
 from segment_health.policy.assess import Policy
 from segment_health.policy.limits import max_new_exclusions
@@ -62,12 +64,10 @@ class Scene:
         return {key: value for key, value in os.environ.items() if not key.startswith(ours)} | more
 
     def ask(self, *options: str, code: int = 0, **environ: str) -> str:
-        """Run the command on a pipe; it must end with `code`, and say nothing on stderr. Return its stdout."""
-        argv = [*COMMAND, "--dir", str(self.directory), *options]
-        ended = subprocess.run(
-            argv, env=self.environ(**environ), capture_output=True, text=True, check=False, timeout=60
-        )
-        assert (ended.returncode, ended.stderr) == (code, ""), ended
+        """Ask for it in this process, as on a pipe; it must end with `code`, and say nothing on stderr."""
+        env = {**dict.fromkeys(os.environ), **self.environ(**environ)}
+        ended = CliRunner().invoke(main, ["status", "--dir", str(self.directory), *options], env=env)
+        assert (ended.exit_code, ended.stderr) == (code, ""), ended.output
         return ended.stdout
 
     def document(self, code: int = 0) -> dict[str, Any]:
