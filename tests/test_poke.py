@@ -10,10 +10,12 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
 from segment_health import poke
 from segment_health import signals as signals_module
 from segment_health.atomic import host_name
+from segment_health.cli import main
 from segment_health.contract import Publisher
 from segment_health.ledger import FOLDER
 from segment_health.lock import lock_directory
@@ -225,6 +227,46 @@ def _has_ended(pid: int) -> bool:
             return file.read().rpartition(") ")[2].startswith("Z")
     except FileNotFoundError:
         return True
+
+
+def called(directory: Path, *options: str) -> tuple[int, str, str]:
+    """Call `segment-health poke`; return its status, what it says and what it complains of."""
+    ended = CliRunner().invoke(main, ["poke", "--dir", str(directory), *options])
+    return ended.exit_code, ended.stdout, ended.stderr
+
+
+def test_the_command_says_who_was_asked(tmp_path: Path, beat: Callable[..., Heartbeat]) -> None:
+    """Scope and host of each loop that lives elsewhere, or nothing where that is not wanted."""
+    for scope in ("all", "job:1"):
+        alive = beat(scope, "elsewhere")
+        with open_decisions(str(tmp_path)) as directory:
+            directory.ledger("c", scope).beat(alive._replace(last_complete_pass=int(time.time())))
+    code, out, err = called(tmp_path)
+    assert (code, err) == (0, "")
+    assert out in {
+        "asked for a pass: all on elsewhere, job:1 on elsewhere\n",
+        "asked for a pass: job:1 on elsewhere, all on elsewhere\n",
+    }
+    assert called(tmp_path, "--quiet") == (0, "", "")
+
+
+def test_the_command_finds_nobody(tmp_path: Path) -> None:
+    """Status 3 where no publisher lives, 2 where there is no directory."""
+    code, out, err = called(tmp_path)
+    assert (code, out) == (3, "")
+    assert err == f"segment-health: no publisher of {tmp_path} is alive: nobody was asked\n"
+    assert called(tmp_path / "missing")[0] == 2
+
+
+def test_the_command_cannot_write(tmp_path: Path, beat: Callable[..., Heartbeat]) -> None:
+    """Status 1: who is elsewhere was not asked; why, and where."""
+    alive = beat("all", "elsewhere")
+    with open_decisions(str(tmp_path)) as directory:
+        directory.ledger("c", "all").beat(alive._replace(last_complete_pass=int(time.time())))
+    (tmp_path / FOLDER / "poke").mkdir()
+    code, out, err = called(tmp_path)
+    assert (code, out) == (1, "")
+    assert f"{tmp_path}: publishers on other hosts could not be asked: Is a directory" in err
 
 
 class Asking:
