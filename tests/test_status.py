@@ -23,12 +23,14 @@ import pytest
 from click.testing import CliRunner
 
 from segment_health.cli import main
+from segment_health.cli.table import draw
 from segment_health.lift import override
 from segment_health.policy.assess import Policy
 from segment_health.policy.limits import max_new_exclusions
 from segment_health.publication import Publication
 from segment_health.publish import run_once
 from segment_health.scope import EVERYTHING, Scope, of_jobs
+from segment_health.survey import survey
 from segment_health.testing import FakeCluster
 
 if TYPE_CHECKING:
@@ -80,6 +82,25 @@ class Scene:
 def scene(tmp_path: Path) -> Scene:
     """All is healthy, and nothing published."""
     return Scene(tmp_path)
+
+
+@pytest.mark.parametrize("columns", [40, 71, 72, 120, 300])
+def test_a_table_tells_what_lines_tell(scene: Scene, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    """However wide the terminal is: the verdict, who publishes, and of each unit why, since when, by whom."""
+    scene.cluster.set_node("n3", "DRAIN", "Xid 79")
+    scene.cluster.set_node("n5", "DOWN", "fan [red]tray[/red]")
+    scene.publish(ago=7)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    drawn = draw(survey(str(scene.directory), int(time.time())))
+    assert COLOUR.search(drawn)
+    text = ESCAPE.sub("", drawn)
+    assert all(len(line.rstrip()) <= columns for line in text.splitlines())
+    words = re.sub(r"\s+", "", text)
+    for told in ("OK:1publisher,3units,2excluded", "all@fake", "alive", "123_7", "Xid79", "SeparateFault"):
+        assert told in words
+    assert "[red]tray[/red]" in words  # markup of somebody else's is text
 
 
 class Terminal:
