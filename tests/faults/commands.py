@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,12 +94,18 @@ def _command(
     holds: frozenset[str] = EVERYONE,
     says: str | None = _NONE,
     before: Callable[[Laboratory], None] = _fakes,
+    reload: bool = False,
 ) -> Fault:
-    """Register what the fakes do; SPOILT marks what they start, and must not outlive the question."""
+    """Register what the fakes do; SPOILT marks what they start, and must not outlive the question.
+
+    `reload` lets the publisher ask anew what it asks once in its life.
+    """
 
     @contextmanager
     def hold(lab: Laboratory) -> Iterator[None]:
         with spoilt(lab, f"export SPOILT={lab.work}\n{script}"):
+            if reload:
+                lab.publisher.signal(signal.SIGHUP)
             yield
 
     return fault(name, attacks=attacks, how=how, holds=holds, before=before, seconds=2, says=says)(hold)
@@ -158,6 +165,7 @@ _command(
     attacks="another cluster than the one that was asked for is nobody to listen to",
     how="`scontrol show config` with another ClusterName; --cluster says which one is wanted",
     before=_named,
+    reload=True,
 )
 _command(
     "100 MB of an answer",
