@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .failure import DONE, USAGE, Failure, ended_by_signals
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from segment_health.service import Plan
+    from segment_health.settings import Settings
     from segment_health.signals import Signals
 
     from .log import Log
@@ -41,19 +43,7 @@ def loop(given: Mapping[str, Any], config: str | None) -> int:
     log = Log(told.log_format, time.time)
 
     def reread(current: Plan) -> Plan:
-        try:
-            new, newly_told = plan(given, config, loop=True)
-        except Failure as failure:
-            log.say("ERROR", "reload", f"the settings in force stay: {failure.message}")
-            return current
-        if (new.publication.directory, new.publication.scope) != (publication.directory, publication.scope):
-            log.say("ERROR", "reload", "the settings in force stay: directory and scope change by a restart only")
-            return current
-        fixed = [name for name in _FIXED if getattr(newly_told, name) != getattr(told, name)]
-        if fixed:
-            log.say("WARNING", "reload", f"{', '.join(fixed)}: as it was, changes by a restart only")
-        log.say("INFO", "reload", f"settings read again; source {new.source.name}: {new.source.why}")
-        return new
+        return _read_again(given, config, (todo, told), log) or current
 
     service = Service(todo, time.time, reread, lambda level, sentence: log.say(level, "policy", sentence))
     notifier = Notifier(os.environ)
@@ -88,6 +78,29 @@ def loop(given: Mapping[str, Any], config: str | None) -> int:
                 raise Failure(f"no lock, so nothing was done: {error}", USAGE) from error
         log.say("INFO", "end", f"{signal.Signals(signals.ending).name}: ended; exclusions stay in place")
     return DONE
+
+
+def _read_again(
+    given: Mapping[str, Any], config: str | None, began: tuple[Plan, Settings], log: Log
+) -> Plan | None:
+    """Return what the settings say now, but for what stays as it began; None, said aloud, if that is wrong."""
+    (todo, told), publication = began, began[0].publication
+    try:
+        new, newly_told = plan(given, config, loop=True)
+    except Failure as failure:
+        log.say("ERROR", "reload", f"the settings in force stay: {failure.message}")
+        return None
+    if (new.publication.directory, new.publication.scope) != (publication.directory, publication.scope):
+        log.say("ERROR", "reload", "the settings in force stay: directory and scope change by a restart only")
+        return None
+    fixed = [name for name in _FIXED if getattr(newly_told, name) != getattr(told, name)]
+    if fixed:
+        log.say("WARNING", "reload", f"{', '.join(fixed)}: as it was, changes by a restart only")
+    log.say("INFO", "reload", f"settings read again; source {new.source.name}: {new.source.why}")
+    # The page is served on, so its picture is drawn on.
+    new.publication = replace(new.publication, portray=publication.portray)
+    new.standby = todo.standby
+    return new
 
 
 def _alone(todo: Plan) -> contextlib.AbstractContextManager[None]:

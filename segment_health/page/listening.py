@@ -62,7 +62,7 @@ def _at_port(address: Address) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what a former one leaves in TIME_WAIT
         listening.bind(where)
         listening.listen(_BACKLOG)
-    except BaseException:
+    except BaseException:  # an interrupt too: nobody else would close it
         listening.close()
         raise
     return listening
@@ -75,7 +75,7 @@ def _at_path(path: str) -> socket.socket:
     try:
         listening.bind(path)
         listening.listen(_BACKLOG)
-    except BaseException:
+    except BaseException:  # an interrupt too: nobody else would close it
         listening.close()
         raise
     finally:

@@ -58,6 +58,25 @@ def server_of(publisher: Running) -> int:
     return int(pid)
 
 
+def test_it_goes_on_when_the_settings_name_it_no_more(
+    site: Site, start: Callable[..., Running], http: Callable[[str], httpx.Client]
+) -> None:
+    """SIGHUP does not end the page, and what it shows does not stay as it was either."""
+    job = site.submit("--nodes=1")
+    (name,) = site.nodes_of()[f"{job}.{job}"]
+    port = str(free_ports(1))
+    config = site.work / "config.toml"
+    config.write_text(f'all = true\nlisten = "{port}"\n')
+    publisher = start("--config", str(config))
+    page = http(port)
+    publisher.until(lambda: nodes_of(page)[name]["level"] == "NotHandleFault")
+    config.write_text("all = true\n")
+    publisher.process.send_signal(signal.SIGHUP)
+    publisher.until(lambda: publisher.said("reload") == 2)
+    site.cluster.set_node(name, "drain", "bad")
+    publisher.poked_until(lambda: nodes_of(page)[name]["level"] == "PreSeparateFault")
+
+
 def test_a_drain_is_shown_after_a_refresh(
     site: Site, start: Callable[..., Running], http: Callable[[str], httpx.Client]
 ) -> None:
