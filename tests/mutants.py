@@ -275,8 +275,8 @@ MUTANTS = [
     Mutant(
         "a damaged line ends the history",
         "segment_health/history.py",
-        "                damaged += 1\n",
-        "                break\n",
+        "            damaged += 1\n",
+        "            break\n",
         ("tests/test_history.py",),
     ),
     Mutant(

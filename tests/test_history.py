@@ -472,3 +472,17 @@ def test_a_ledger_that_cannot_be_read_is_unknown(scene: Scene) -> None:
     """What happened is there, and nobody can tell."""
     (scene.directory / ".segment-health").touch()
     assert "Not a directory" in run(scene, code=3)[1]
+
+
+def test_who_wants_the_last_does_not_wait_for_the_first(scene: Scene) -> None:
+    """Lines before the wanted ones are not even decoded: a damaged one among them is not counted."""
+    scene.cluster.set_node("n4", "DOWN", "x")
+    scene.publish()
+    path = scene.directory / ".segment-health/history.jsonl"
+    path.write_bytes(b"garbage\n" + path.read_bytes())
+    with open_decisions(str(scene.directory)) as directory:
+        last = directory.ledger("", "").recorded(lambda _: True, 1)
+        whole = directory.ledger("", "").recorded(lambda _: True)
+    assert (len(last.entries), last.damaged) == (1, 0)
+    assert (len(whole.entries), whole.damaged) == (1, 1)
+    assert last.entries == whole.entries
