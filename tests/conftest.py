@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,6 +86,13 @@ def own_signals() -> Iterator[None]:
 def fake_slurm(tmp_path: Path) -> FakeSlurm:
     """Commands of Slurm that answer nothing yet."""
     return FakeSlurm(tmp_path)
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A directory for UNIX sockets, whose paths must be shorter than a test's own directory may be."""
+    with tempfile.TemporaryDirectory(prefix="sh-", dir="/tmp") as directory:
+        yield Path(directory)
 
 
 @pytest.fixture(scope="session")

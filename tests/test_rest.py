@@ -12,7 +12,6 @@ import socketserver
 import ssl
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from http import HTTPStatus
@@ -189,13 +188,6 @@ def url(slurmrestd: Slurmrestd, monkeypatch: pytest.MonkeyPatch) -> Iterator[str
     server = _Tcp(("127.0.0.1", 0), _Handler)
     with listening(server, slurmrestd):
         yield f"http://127.0.0.1:{server.server_address[1]}"
-
-
-@pytest.fixture
-def short_path() -> Iterator[Path]:
-    """A directory for UNIX sockets, whose paths must be shorter than a test's own directory may be."""
-    with tempfile.TemporaryDirectory(prefix="rest-", dir="/tmp") as directory:
-        yield Path(directory)
 
 
 @pytest.fixture

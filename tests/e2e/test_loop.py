@@ -133,12 +133,14 @@ def test_settings_are_reread(site: Site, start: Callable[..., Running]) -> None:
     publisher.until(lambda: site.excluded() == {job})
 
 
-def test_what_a_restart_alone_changes_is_named(start: Callable[..., Running], site: Site) -> None:
+def test_what_a_restart_alone_changes_is_named(
+    start: Callable[..., Running], site: Site, short_path: Path
+) -> None:
     """SIGHUP after a change of the page's address says that it stays where it was; the rest is read again."""
     config = site.work / "c.toml"
     config.write_text("all = true\n")
     publisher = start("--config", str(config))
-    config.write_text(f'all = true\nlisten = "unix:{site.work}/page.sock"\n')
+    config.write_text(f'all = true\nlisten = "unix:{short_path}/page.sock"\n')
     publisher.process.send_signal(signal.SIGHUP)
     publisher.until(lambda: "settings read again" in publisher.log.read_text())
     assert "listen: as it was, changes by a restart only" in publisher.log.read_text()

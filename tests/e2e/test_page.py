@@ -121,10 +121,10 @@ def test_a_drain_is_shown_after_a_refresh(
 
 
 def test_a_killed_server_is_replaced_and_the_publisher_goes_on(
-    site: Site, start: Callable[..., Running], http: Callable[[str], httpx.Client]
+    site: Site, start: Callable[..., Running], http: Callable[[str], httpx.Client], short_path: Path
 ) -> None:
     """Kill -9 of the server's process costs the publisher nothing but a line of its log."""
-    address = f"unix:{site.work}/page.sock"
+    address = f"unix:{short_path}/page.sock"
     publisher = start("--all", "--listen", address)
     publisher.until(lambda: http(address).get("/readyz").status_code == 200)
     killed = server_of(publisher)
@@ -169,13 +169,13 @@ def test_a_standby_takes_over_with_its_page(
     assert len(nodes_of(page)) == len(site.cluster.nodes)
 
 
-def test_what_cannot_be_served_ends_the_publisher_at_once(site: Site) -> None:
+def test_what_cannot_be_served_ends_the_publisher_at_once(site: Site, short_path: Path) -> None:
     """A port in use, a wrong address, an open token file: a line that says so, exit 2, nothing published."""
     token = site.work / "token"
     token.write_text(TOKEN)
     token.chmod(0o640)
     port = free_ports(1)
-    occupied = site.work / "not-a-socket"
+    occupied = short_path / "not-a-socket"
     occupied.write_text("a file")
     with socket.create_server(("127.0.0.1", port)):
         refused = [

@@ -299,13 +299,13 @@ def _runs(pid: int) -> bool:
         return False
 
 
-def test_at_a_unix_socket(serve: Callable[..., Served], tmp_path: Path) -> None:
+def test_at_a_unix_socket(serve: Callable[..., Served], short_path: Path) -> None:
     """A UNIX socket serves whoever may open it, by any name, and is gone in the end."""
-    served = serve(Address(path=str(tmp_path / "page.sock")))
+    served = serve(Address(path=str(short_path / "page.sock")))
     assert served.http.get("/healthz", headers={"Host": "whatever"}).status_code == 200
-    assert (tmp_path / "page.sock").stat().st_mode & 0o777 == 0o600
+    assert (short_path / "page.sock").stat().st_mode & 0o777 == 0o600
     served.close()
-    assert not (tmp_path / "page.sock").exists()
+    assert not (short_path / "page.sock").exists()
 
 
 def test_more_than_a_server_takes_is_refused_and_it_goes_on(serve: Callable[..., Served]) -> None:

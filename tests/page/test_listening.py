@@ -38,48 +38,48 @@ def test_ipv6_loopback() -> None:
         assert opened.family == socket.AF_INET6
 
 
-def test_a_socket_file_is_its_owners_and_goes_in_the_end(tmp_path: Path) -> None:
+def test_a_socket_file_is_its_owners_and_goes_in_the_end(short_path: Path) -> None:
     """Whatever the umask, a UNIX socket is 0600; it is removed when its publisher ends."""
-    address = Address(path=str(tmp_path / "page.sock"))
+    address = Address(path=str(short_path / "page.sock"))
     before = os.umask(0)
     try:
         opened = listening.listen(address)
         assert os.umask(0) == 0  # put back
     finally:
         os.umask(before)
-    assert (tmp_path / "page.sock").stat().st_mode & 0o7777 == 0o600
+    assert (short_path / "page.sock").stat().st_mode & 0o7777 == 0o600
     listening.close(opened, address)
-    assert list(tmp_path.iterdir()) == []
+    assert list(short_path.iterdir()) == []
 
 
-def test_what_a_killed_publisher_left_is_replaced(tmp_path: Path) -> None:
+def test_what_a_killed_publisher_left_is_replaced(short_path: Path) -> None:
     """A socket that nobody answers at is dead, and makes way."""
-    address = Address(path=str(tmp_path / "page.sock"))
+    address = Address(path=str(short_path / "page.sock"))
     listening.listen(address).close()  # leaves the file
     listening.close(listening.listen(address), address)
 
 
-def test_a_socket_that_lives_stays(tmp_path: Path) -> None:
+def test_a_socket_that_lives_stays(short_path: Path) -> None:
     """A socket at which somebody answers is in use."""
-    address = Address(path=str(tmp_path / "page.sock"))
+    address = Address(path=str(short_path / "page.sock"))
     with listening.listen(address), pytest.raises(OSError, match="in use"):
         listening.listen(address)
 
 
-def test_what_another_publisher_put_there_stays(tmp_path: Path) -> None:
+def test_what_another_publisher_put_there_stays(short_path: Path) -> None:
     """Whoever ends removes its own socket, not the one that took its place."""
-    address = Address(path=str(tmp_path / "page.sock"))
+    address = Address(path=str(short_path / "page.sock"))
     first = listening.listen(address)
     os.unlink(address.path)
     with listening.listen(address):
         listening.close(first, address)
-        assert (tmp_path / "page.sock").exists()
+        assert (short_path / "page.sock").exists()
 
 
 @pytest.mark.parametrize("kind", ["file", "directory", "link", "fifo"])
-def test_what_is_no_socket_stays(tmp_path: Path, kind: str) -> None:
+def test_what_is_no_socket_stays(short_path: Path, kind: str) -> None:
     """A file, a directory, a link and a fifo are never replaced."""
-    path = tmp_path / "page.sock"
+    path = short_path / "page.sock"
     if kind == "file":
         path.write_text("somebody's")
     elif kind == "directory":
@@ -87,7 +87,7 @@ def test_what_is_no_socket_stays(tmp_path: Path, kind: str) -> None:
     elif kind == "fifo":
         os.mkfifo(path)
     else:
-        path.symlink_to(tmp_path / "elsewhere")
+        path.symlink_to(short_path / "elsewhere")
     with pytest.raises(OSError, match="no socket"):
         listening.listen(Address(path=str(path)))
     assert os.path.lexists(path)
