@@ -6,27 +6,34 @@ import click
 
 from segment_health import __version__
 
-from .check import check, path
-from .command import SETTINGS, Group, examples
-from .completion import completion
-from .demo import demo
-from .doctor import doctor
-from .explain import explain
+from .command import SETTINGS, Group, Late, examples
 from .failure import reserve_streams
-from .history import history
-from .lift import clear, prune
-from .noded import noded
-from .page import page_report
-from .poke import poke
-from .policy import policy
-from .publish import publish
-from .record import record
-from .status import status
-from .template import template
+
+_COMMANDS = {
+    "publish": "publish.publish",
+    "check": "check.check",
+    "path": "check.path",
+    "clear": "lift.clear",
+    "prune": "lift.prune",
+    "status": "status.status",
+    "history": "history.history",
+    "poke": "poke.poke",
+    "explain": "explain.explain",
+    "doctor": "doctor.doctor",
+    "report": "page.page_report",
+    "noded": "noded.noded",
+    "policy": "policy.policy",
+    "record": "record.record",
+    "template": "template.template",
+    "completion": "completion.completion",
+    "demo": "demo.demo",
+}
+"""Where each command is, in this folder."""
 
 
 @click.group(
     cls=Group,
+    commands=Late(__name__, _COMMANDS),
     context_settings=SETTINGS,
     epilog=examples("segment-health demo", "segment-health publish --help", "segment-health template"),
 )
@@ -34,22 +41,3 @@ from .template import template
 def main() -> None:
     """Keep ft_launcher from reusing a Slurm allocation unit whose nodes went bad."""
     reserve_streams()
-
-
-main.add_command(publish)
-main.add_command(check)
-main.add_command(path)
-main.add_command(clear)
-main.add_command(prune)
-main.add_command(status)
-main.add_command(history)
-main.add_command(poke)
-main.add_command(explain)
-main.add_command(doctor)
-main.add_command(page_report)
-main.add_command(noded)
-main.add_command(policy)
-main.add_command(record)
-main.add_command(template)
-main.add_command(completion)
-main.add_command(demo)

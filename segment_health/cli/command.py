@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import MutableMapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 """Of the outermost command; those below inherit them."""
@@ -64,6 +69,42 @@ class Group(click.Group):
 
     command_class = Command
     group_class = type
+
+
+class Late(MutableMapping[str, click.Command]):
+    """Commands by name, each of which is read when it is called: all of them take longer than most of them run.
+
+    `places` has for each name the module below `package` and what the command is called in it, `module.attribute`.
+    """
+
+    def __init__(self, package: str, places: Mapping[str, str]) -> None:
+        self._package = package
+        self._places = dict(places)
+        self._read: dict[str, click.Command] = {}
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self._read:
+            module, _, attribute = self._places[name].partition(".")
+            self._read[name] = getattr(import_module(f".{module}", self._package), attribute)
+        return self._read[name]
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        self._places[name] = ""
+        self._read[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._places[name]
+        self._read.pop(name, None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, name: object) -> bool:
+        """Tell without reading it."""
+        return name in self._places
 
 
 def _tell_all(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
