@@ -104,7 +104,7 @@ if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
     # Errors only (-qq). Its own upgrade first: Debian 12's pip knows no --group.
     pip=(.venv/bin/python -m pip -qq --disable-pip-version-check install)
     "${pip[@]}" --upgrade pip
-    "${pip[@]}" --editable . --group dev --group docs
+    "${pip[@]}" --editable ".[nvhcd]" --group dev --group docs
     printf '%s\n' "$wanted" >"$stamp"
 fi
 

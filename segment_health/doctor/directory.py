@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from segment_health.memory import Heartbeat
+    from segment_health.mount import Mount
 
     from .check import Check
-    from .mount import Mount
 
 CHECKS = (
     "directory.path", "directory.shared", "directory.visibility", "directory.replace", "directory.readers",

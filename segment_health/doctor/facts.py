@@ -16,10 +16,10 @@ from contextlib import suppress
 from segment_health import trust
 from segment_health.atomic import open_directory, read_file, replace_file, temporary_name
 from segment_health.contract import ARTIFACT_MODE
+from segment_health.mount import Mount, mount_of, read_mounts
 from segment_health.store import DecisionDirectory
 
 from .directory import Place, Room, Step, Trial, normal
-from .mount import Mount, mount_of, read_mounts
 
 _REPLACEMENTS = 200
 _TRIAL_SECONDS = 2.0

@@ -20,7 +20,7 @@ LONG = {
     "slurm/sandbox/cluster.py": "the life of one cluster is one object; half of its lines say what its methods do",
 }
 
-IMPORTED_AS = {"google-re2": "re2"}
+IMPORTED_AS = {"PyYAML": "yaml", "google-re2": "re2", "grpcio": "grpc", "protobuf": "google"}
 """Distributions whose module has another name."""
 
 OTHER_CONFIGURATION = [

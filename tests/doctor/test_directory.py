@@ -23,7 +23,7 @@ from segment_health.doctor.directory import (
     check_writers,
     missing_place,
 )
-from segment_health.doctor.mount import Mount
+from segment_health.mount import Mount
 
 NFS = Mount(1, "/shared", "nfs4", "server:/export", ("rw", "acdirmax=5"))
 TRIAL = Trial(200, 3000, {}, 0o644, None)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from segment_health.doctor.mount import Mount
 from segment_health.doctor.visibility import NFS_DEFAULTS, ROWS, Bound, Row, window_of
+from segment_health.mount import Mount
 
 PAGE = Path(__file__).parents[2] / "docs/visibility.md"
 

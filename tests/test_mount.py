@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from segment_health.doctor.mount import mount_of, read_mounts
+from segment_health.mount import mount_of, read_mounts
 
 MOUNTINFO = r"""22 27 0:21 / /proc rw,relatime - proc proc rw
 27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard

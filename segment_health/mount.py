@@ -1,4 +1,4 @@
-"""Which mount a directory is on, by /proc/self/mountinfo (proc(5)). Pure."""
+"""What is mounted, and where a path is, by /proc/self/mountinfo (proc(5)). Pure."""
 
 from __future__ import annotations
 
