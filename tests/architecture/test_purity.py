@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).parents[2] / "segment_health"
 # The shell, which does what the core decides; every other module is pure, a new one too until it is named here.
 SHELL = {
-    "__init__", "__main__", "atomic", "bounded", "checks.health_check", "consumer", "demo", "doctor.facts",
+    "__init__", "__main__", "atomic", "bounded", "checks.health_check", "checks.probe",
+    "checks.probing", "checks.storage", "consumer", "demo", "doctor.facts",
     "doctor.surroundings", "history", "ledger", "lift", "lock", "metrics.textfile", "noded.directory",
     "noded.export", "noded.files", "notify", "observe", "page.__main__", "page.answers", "page.door",
     "page.listening", "page.portrait", "page.server", "page.sheet", "poke", "publish", "reload",
