@@ -8,8 +8,12 @@ from typing import NamedTuple
 
 from segment_health.record import brief, printable
 
+from .probe import LIMIT
+
 _ANSWER = re.compile(rb"^answer (\d+) (\d+)\n", re.MULTILINE)
 _DOING = re.compile(rb"^doing ([a-z ]+)\n", re.MULTILINE)
+NOISE = 1 << 16
+"""Bytes within which an answer begins: the loader may say something before, or a library of LD_PRELOAD."""
 _QUOTED = 200
 """Characters of a foreign text that stand in a sentence."""
 _WORTH_TELLING = 1.0
@@ -25,15 +29,20 @@ class Answer(NamedTuple):
 
 def answer_in(told: bytes | bytearray) -> Answer | None:
     """Find a whole answer in what a process has written so far (probe.py), whatever it wrote before that."""
-    found = _ANSWER.search(told)
+    found = _ANSWER.search(told, 0, NOISE)
     if found is None or len(told) < found.end() + int(found[2]):
         return None
     return Answer(int(found[1]), bytes(told[found.end() : found.end() + int(found[2])]))
 
 
+def is_endless(told: bytes | bytearray) -> bool:
+    """Whether a process has written more than it ever has to."""
+    return len(told) > NOISE + LIMIT or (len(told) > NOISE and _ANSWER.search(told, 0, NOISE) is None)
+
+
 def doing_in(told: bytes | bytearray) -> str | None:
     """Find what a process did last, `listed`; None if it did not come to do anything."""
-    found = _DOING.findall(told)
+    found = _DOING.findall(told, 0, NOISE)
     return found[-1].decode("ascii") if found else None
 
 

@@ -41,8 +41,6 @@ _ORPHAN_SECONDS = 60.0
 _PATH_MAX = 4096
 """Bytes of a path that Linux takes, its end counted."""
 _CHUNK = 1 << 18
-_NOISE = 1 << 16
-"""Bytes that a process may say beside its answer: the loader, or a library of LD_PRELOAD."""
 _ENV = "/usr/bin/env"
 
 _left_behind: list[_Child] = []
@@ -168,7 +166,7 @@ class _Child:
         self._answer = outcome.answer_in(self._told)
         self.has_told = not data or self._answer is not None
         self._ended = time.monotonic()
-        if len(self._told) > probe.LIMIT + _NOISE:
+        if self._answer is None and outcome.is_endless(self._told):
             self.kill()
             self.has_told = True
         return self.has_told
