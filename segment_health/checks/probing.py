@@ -76,7 +76,10 @@ def ask(task: str, paths: Iterable[str], seconds: float) -> dict[str, Outcome]:
 
 
 def _start(task: str, path: str, seconds: float) -> _Child | Outcome:
-    raw = os.fsencode(path)
+    try:
+        raw = os.fsencode(path)
+    except UnicodeEncodeError:
+        return outcome.not_asked(path, "no file has a name that is written so")
     if b"\0" in raw:
         return outcome.not_asked(path, "a path holds no NUL")
     if len(raw) >= _PATH_MAX:
@@ -93,10 +96,11 @@ def _start(task: str, path: str, seconds: float) -> _Child | Outcome:
 def _hear(selector: selectors.BaseSelector) -> None:
     """Wait for news, and take processes off the list that have told all, ended, or are late.
 
-    What lies in a pipe is read before the clock is: we may have been stopped for long, and the process not.
+    What lies in a pipe is read before the clock is: we may have been stopped for long, and the process not. It is
+    looked for once more, since a wait that was interrupted until it was over has not looked again.
     """
     ends = min(key.data.deadline for key in selector.get_map().values())
-    for key, _ in selector.select(max(0.0, ends - time.monotonic())):
+    for key, _ in selector.select(max(0.0, ends - time.monotonic())) or selector.select(0):
         if key.data.hear():
             selector.unregister(key.fileobj)
     now = time.monotonic()

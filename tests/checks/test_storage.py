@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from segment_health.checks.health_check import Finding
-from segment_health.checks.storage import DistributedStorageHealthCheck, StoragePathHealthCheck
+from segment_health.checks.probing import AT_ONCE, REAP_SECONDS
+from segment_health.checks.storage import SECONDS, DistributedStorageHealthCheck, StoragePathHealthCheck
 from tests.attacks.conftest import Person, as_person
 
 if TYPE_CHECKING:
@@ -77,6 +79,9 @@ MISSING = "No such file or directory"
         pytest.param("x" * 256, f"PLACE/{'x' * 256} cannot be looked at (File name too long)", id="long name"),
         pytest.param("\n\x1b[31m", "PLACE/\\n\\x1b[31m is missing (No such file or directory)", id="unprintable"),
         pytest.param("\udcff", "PLACE/\\udcff is missing (No such file or directory)", id="no UTF-8"),
+        pytest.param(
+            "\ud800", "PLACE/\\ud800 was not looked at: no file has a name that is written so", id="half a letter"
+        ),
         pytest.param("a\0b", "PLACE/a\\x00b was not looked at: a path holds no NUL", id="NUL"),
     ],
 )
@@ -246,6 +251,26 @@ def test_mounts_of_the_wanted_types_are_used(place: Path) -> None:
 def test_this_machine_is_well() -> None:
     """With its own mounts and without settings, the check ends and says what it thinks."""
     assert DistributedStorageHealthCheck(health_file="/no", types=("proc",)).look() == Finding()
+
+
+def test_the_page_states_the_times() -> None:
+    """What docs/storage.md promises is what the code does."""
+    page = (ROOT / "docs/storage.md").read_text()
+    paths, mounts = re.findall(r"^\| (?:paths|mounts) \| `(.*)` \| (\d+) s up to (\d+)", page, re.MULTILINE)
+    assert paths == (
+        f"seconds * ceil(paths / {AT_ONCE}) + {REAP_SECONDS:g}",
+        f"{SECONDS + REAP_SECONDS:g}",
+        f"{AT_ONCE}",
+    )
+    assert mounts == (
+        f"seconds * (1 + ceil(mounts / {AT_ONCE})) + {2 * REAP_SECONDS:g}",
+        f"{2 * SECONDS + 2 * REAP_SECONDS:g}",
+        f"{AT_ONCE}",
+    )
+    for check in (StoragePathHealthCheck([]), DistributedStorageHealthCheck()):
+        assert check.seconds == SECONDS
+        formula = (paths if isinstance(check, StoragePathHealthCheck) else mounts)[0]
+        assert f"`{formula}`" in (type(check).__doc__ or "")
 
 
 USE = """

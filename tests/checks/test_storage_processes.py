@@ -223,6 +223,20 @@ def test_in_whatever_company(tmp_path: Path, script: str, start: str) -> None:
     assert len(opened) <= 5  # the standard ones, the file, and the listing itself
 
 
+def test_time_that_we_were_stopped_is_nobodys_fault(tmp_path: Path, python: Callable[..., str]) -> None:
+    """Whoever was stopped until after the deadline still reads what had been answered long before."""
+    go_on = "(sleep 3; kill -CONT $PPID) >/dev/null 2>&1 &"
+    program = python(f'kill -STOP $PPID; {go_on} exec "$REAL" "$@"')
+    script = f"import sys; sys.executable = {program!r}; check = StoragePathHealthCheck(['/'], seconds=2)"
+    script += "; json.dump([time.monotonic(), check.look().problems, time.monotonic()], open(sys.argv[1], 'w'))"
+    start = "import json, time; from segment_health.checks.storage import StoragePathHealthCheck; "
+    out = tmp_path / "out"
+    subprocess.run([REAL, "-c", start + script, out], check=True, cwd=ROOT, timeout=60)
+    began, problems, ended = json.loads(out.read_text())
+    assert ended - began > 2.5
+    assert problems == []
+
+
 def test_it_ends_by_itself(tmp_path: Path) -> None:
     """Without anybody who would kill it, the program ends after the seconds that it is given."""
     os.mkfifo(tmp_path / "fifo")
