@@ -17,6 +17,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).parent.parent
 STORE, PUBLISH, TAKEOVER = "tests/test_store.py", "tests/test_publish.py", "tests/test_takeover.py"
+STORAGE_PROCESSES, STORAGE_HANGS = "tests/checks/test_storage_processes.py", "tests/checks/test_storage_hangs.py"
 
 
 @dataclass(frozen=True)
@@ -580,6 +581,76 @@ MUTANTS = [
         "if not self._begun or self._failures:",
         "if True:",
         ("tests/test_log.py",),
+    ),
+    Mutant(
+        "storage: the first mount of two on one point counts",
+        "segment_health/mount.py",
+        "        while (above := on.get((reached,",
+        "        if (above := on.get((reached,",
+        ("tests/test_mount.py",),
+    ),
+    Mutant(
+        "storage: a fifo is opened",
+        "segment_health/checks/probe.py",
+        "os.open(path, os.O_PATH | os.O_CLOEXEC)",
+        "os.open(path, os.O_RDONLY | os.O_CLOEXEC)",
+        (STORAGE_PROCESSES,),
+    ),
+    Mutant(
+        "storage: a whole directory is listed",
+        "segment_health/checks/probe.py",
+        "            next(entries, None)\n",
+        "            list(entries)\n",
+        (STORAGE_PROCESSES,),
+    ),
+    Mutant(
+        "storage: only the process itself is killed",
+        "segment_health/checks/probing.py",
+        "os.killpg(self.process.pid, signal.SIGKILL)",
+        "os.kill(self.process.pid, signal.SIGKILL)",
+        (STORAGE_PROCESSES,),
+    ),
+    Mutant(
+        "storage: the clock is read before the pipe",
+        "segment_health/checks/probing.py",
+        " or selector.select(0)",
+        "",
+        (STORAGE_PROCESSES,),
+    ),
+    Mutant(
+        "storage: what was left behind is not waited for",
+        "segment_health/checks/probing.py",
+        "    _let_go_of_the_dead()\n    waiting",
+        "    waiting",
+        (STORAGE_HANGS,),
+    ),
+    Mutant(
+        "storage: a second process joins one that hangs",
+        "segment_health/checks/probing.py",
+        "            _left_behind.append(child)\n",
+        "            pass\n",
+        (STORAGE_HANGS,),
+    ),
+    Mutant(
+        "storage: all are waited for at the same time",
+        "segment_health/checks/probing.py",
+        "AT_ONCE = 32",
+        "AT_ONCE = 64",
+        (STORAGE_HANGS,),
+    ),
+    Mutant(
+        "storage: a mount table that cannot be read is an empty one",
+        "segment_health/checks/storage.py",
+        "        if not mounts:  #",
+        "        if False:  #",
+        ("tests/checks/test_storage.py",),
+    ),
+    Mutant(
+        "storage: a hidden mount is looked at",
+        "segment_health/checks/storage.py",
+        "for mount in in_sight(mounts) if",
+        "for mount in mounts if",
+        ("tests/checks/test_storage.py",),
     ),
 ]
 
