@@ -123,7 +123,7 @@ def parse(content: bytes, path: str) -> Config:
         document = yaml.read(content)
     except yaml.NotYaml as error:
         place = path if error.line is None else f"{path}:{error.line}"
-        raise ConfigError(f"{place}: {error}") from error
+        raise ConfigError(f"{place}: {brief(str(error), _MAX_QUOTED)}") from error
     if not isinstance(document, dict):
         raise ConfigError(f"{path}: not a mapping of keys to values")
     for key in document:

@@ -77,6 +77,7 @@ class Daemon:
             finally:
                 feeding.cancel()
                 await self._service.close()
+                await self._programs.close()
 
     def _begin(self, place: Place) -> Relay | None:
         """Let callers in."""

@@ -68,13 +68,15 @@ class Programs:
                     cwd="/",
                     start_new_session=True,  # a terminal's Ctrl-C is for the daemon, which lets checks end
                 )
-                self._reapers[process.pid] = asyncio.create_task(self._mourn(process))
+                assert process.stdout is not None
+                reading = asyncio.create_task(process.stdout.read())
+                self._reapers[process.pid] = asyncio.create_task(self._mourn(process, reading))
         except OSError as error:
             return Ended(errno=errno.EAGAIN, cause=f"no process to start it: {error.strerror or error}")
         order = {"argv": list(command), "timeout": timeout, "stdout": MAX_STDOUT, "stderr": MAX_STDERR}
         assert process.stdin is not None
         process.stdin.write(json.dumps(order).encode() + b"\n")
-        return Running(self, process, timeout)
+        return Running(self, process, reading, timeout)
 
     async def sweep(self) -> None:
         """Kill what is below no reaper: it was left by one that was killed, and is ours (see become_subreaper)."""
@@ -94,8 +96,14 @@ class Programs:
                 os.waitpid(process, os.WNOHANG)
         return bool(strays)
 
-    async def _mourn(self, process: asyncio.subprocess.Process) -> None:
-        """Forget a reaper when it has ended."""
+    async def close(self) -> None:
+        """Give reapers time to end, whose programs are killed as nobody waits for them any more."""
+        if self._reapers:
+            await asyncio.wait(self._reapers.values(), timeout=_SWEEP_SECONDS)
+
+    async def _mourn(self, process: asyncio.subprocess.Process, reading: asyncio.Task[bytes]) -> None:
+        """Forget a reaper when it has ended; what it tells is read, whoever waits: else it would not end."""
+        await reading
         await process.wait()
         del self._reapers[process.pid]
 
@@ -103,9 +111,16 @@ class Programs:
 class Running:
     """A health check that runs. Cancelling wait() kills it and all that it started."""
 
-    def __init__(self, programs: Programs, process: asyncio.subprocess.Process, timeout: float) -> None:
+    def __init__(
+        self,
+        programs: Programs,
+        process: asyncio.subprocess.Process,
+        reading: asyncio.Task[bytes],
+        timeout: float,
+    ) -> None:
         self._programs = programs
         self._process = process
+        self._reading = reading
         self._timeout = timeout
 
     @property
@@ -116,10 +131,9 @@ class Running:
     async def wait(self) -> Ended:
         """Return how it ended, some seconds after its time at the latest. Raises NoReportError."""
         process = self._process
-        assert process.stdout is not None
         assert process.stdin is not None
         try:
-            told = await asyncio.wait_for(process.stdout.read(), self._timeout + _SLACK_SECONDS)
+            told = await asyncio.wait_for(asyncio.shield(self._reading), self._timeout + _SLACK_SECONDS)
         except asyncio.TimeoutError:  # somebody stopped the reaper
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
