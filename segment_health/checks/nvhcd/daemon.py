@@ -72,6 +72,7 @@ class Daemon:
             relay = self._begin(place)
             feeding = asyncio.create_task(self._feed_watchdog())
             try:
+                await self._remark(self._config)
                 await self._serve()
                 return await self._drain(relay)
             finally:
@@ -95,7 +96,6 @@ class Daemon:
         who = f"mode {config.socket_mode:04o}" if relay is None else "systemd's"
         what = f"{place.path} ({who}) answers by {config.healthcheck_path}, within {config.timeout:g} s"
         self._log.say("INFO", "start", what)
-        self._remark(config)
         self._systemd.status(f"serving {what}", "READY=1")
         return relay
 
@@ -143,15 +143,11 @@ class Daemon:
         self._log.configure(new.log_level)
         self._service.configure(new)
         self._log.say("INFO", "reload", f"{self._path}: read again; answers by {new.healthcheck_path}")
-        self._remark(new)
+        await self._remark(new)
 
     async def _read(self) -> bytes:
-        """Read it by a program: with gRPC's threads this process cannot fork, nor wait for storage."""
-        running = await self._programs.start(["/bin/cat", "--", self._path], _READ_SECONDS)
-        try:
-            ended = running if isinstance(running, Ended) else await running.wait()
-        except NoReportError:
-            ended = Ended(late=True)
+        """Read it. Raises OSError."""
+        ended = await self._look("/bin/cat", "--", self._path)
         if ended.late or ended.status is None:
             raise OSError(f"{self._path}: could not be read within {_READ_SECONDS:g} s")
         if ended.status != 0:
@@ -160,16 +156,25 @@ class Daemon:
             raise OSError(f"{self._path}: larger than {MAX_FILE} bytes")
         return ended.stdout
 
-    def _remark(self, config: Config) -> None:
+    async def _look(self, *command: str) -> Ended:
+        """Look at a file by a program: with gRPC's threads this process can neither fork nor wait for storage."""
+        running = await self._programs.start(command, _READ_SECONDS)
+        try:
+            return running if isinstance(running, Ended) else await running.wait()
+        except NoReportError:
+            return Ended(late=True)
+
+    async def _remark(self, config: Config) -> None:
         """Say what a person should know of a configuration."""
         for remark in remarks(config):
             self._log.say("WARNING", "config", f"{self._path}: {remark}")
         program = config.healthcheck_path
-        if not builtins_of(program) and not (os.path.isfile(program) and os.access(program, os.X_OK)):
-            told = (
-                f"{self._path}: healthcheck_path: {program} is no program that can be run; until it is, calls fail"
-            )
-            self._log.say("WARNING", "config", f"{told}, and launchers go on without the check")
+        if not builtins_of(program):
+            found = await self._look("/usr/bin/test", "-f", program, "-a", "-x", program)
+            if found.status != 0:
+                told = f"{program} is no program that can be run; until it is, calls fail"
+                told = f"{self._path}: healthcheck_path: {told}, and launchers go on without the check"
+                self._log.say("WARNING", "config", told)
 
     async def _feed_watchdog(self) -> None:
         """Tell systemd, where it wants to hear it, that calls are still being answered."""

@@ -52,7 +52,7 @@ def test_what_says_nothing_of_the_node_is_an_error(daemon: Daemon, script: Scrip
     """A bad path must not exclude a cluster: the program may come later, and is then asked."""
     path = str(daemon.directory / "check")
     daemon.start(path)
-    assert f"healthcheck_path: {path} is no program that can be run" in daemon.said()
+    daemon.until(lambda: f"healthcheck_path: {path} is no program that can be run" in daemon.said())
     missing = daemon.call()
     assert (missing["code"], missing["details"]) == (
         "FAILED_PRECONDITION", f"{path}: cannot be started: No such file or directory"
@@ -182,7 +182,7 @@ def test_it_rereads_its_configuration(daemon: Daemon, script: Script) -> None:
 
     hup("read again; answers by")
     assert daemon.call()["output"] == "two\n"
-    assert "NVRx's client gives up after 60 s and treats the node as healthy" in daemon.said()
+    daemon.until(lambda: "NVRx's client gives up after 60 s and treats the node as healthy" in daemon.said())
     assert "what it says of the socket waits for a restart" in daemon.said()
     assert os.stat(daemon.socket).st_mode & 0o777 == 0o666
     daemon.config.write_text("time_out: 3\n")
