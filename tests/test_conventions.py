@@ -140,6 +140,7 @@ def test_its_help_is_data(words: tuple[str, ...], command: click.Command) -> Non
         ("policy", "check", "/no/such"),
         ("policy", "show", "--policy", "/no/such"),
         ("template", "show", "no-such"),
+        ("nvhcd", "-config", "/no/such"),
     ],
     ids=" ".join,
 )

@@ -21,6 +21,7 @@ _COMMANDS = {
     "explain": "explain.explain",
     "doctor": "doctor.doctor",
     "report": "page.page_report",
+    "nvhcd": "nvhcd.nvhcd",
     "noded": "noded.noded",
     "policy": "policy.policy",
     "record": "record.record",
