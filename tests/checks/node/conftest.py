@@ -140,9 +140,16 @@ class NvrxClient:
                 assert process.wait(20) == 0
 
 
-@pytest.fixture(scope="module", params=["0.6.0", "0.7.0"])
-def nvrx(request: pytest.FixtureRequest) -> Iterator[NvrxClient]:
+@pytest.fixture(scope="module")
+def nvrx_clients() -> Iterator[dict[str, NvrxClient]]:
     """Each release of NVRx that has this client."""
-    client = NvrxClient(request.param)
-    yield client
-    client.end()
+    clients = {release: NvrxClient(release) for release in ("0.6.0", "0.7.0")}
+    yield clients
+    for client in clients.values():
+        client.end()
+
+
+@pytest.fixture(scope="module", params=["0.6.0", "0.7.0"])
+def nvrx(nvrx_clients: dict[str, NvrxClient], request: pytest.FixtureRequest) -> NvrxClient:
+    """One of them after the other."""
+    return nvrx_clients[request.param]
