@@ -6,6 +6,7 @@ The last column of tests/data/cases/nvhcd.json is the rule of the seed, which is
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,24 @@ def test_what_a_release_makes_of_an_answer(nvrx: NvrxClient, server: Server, cas
     """Healthy or not, as the table says, which docs/nodecheck.md shows."""
     seen = nvrx.ask(server.answers(**case["answer"]))
     assert seen.healthy is case[nvrx.release], seen.log
+
+
+def test_the_page_shows_what_was_tried() -> None:
+    """Each row of the table in docs/nodecheck.md is one of those above."""
+    page = (ROOT / "docs/nodecheck.md").read_text()
+    rows = re.findall(
+        r"^\| `(true|false)` \| (?:`(.*)`|nothing) \| (\w+) \| (\w+) \| (\w+) \|$", page, re.MULTILINE
+    )
+    assert len(rows) > 15
+    shown = {(success == "true", output): words for success, output, *words in rows}
+    tried = {
+        (case["answer"]["success"], case["answer"].get("output", "").strip()): [
+            "healthy" if case[column] else "unhealthy" for column in ("0.6.0", "0.7.0", "seed")
+        ]
+        for case in CASES
+        if isinstance(case["answer"].get("output", ""), str)
+    }
+    assert {key: tried.get(key) for key in shown} == shown
 
 
 @pytest.mark.parametrize(
