@@ -13,6 +13,7 @@ _COMMANDS = {
     "publish": "publish.publish",
     "check": "check.check",
     "path": "check.path",
+    "nodecheck": "nodecheck.nodecheck",
     "clear": "lift.clear",
     "prune": "lift.prune",
     "status": "status.status",

@@ -45,6 +45,9 @@ _TEMPLATES = {
     ),
     "grafana": _Template("dashboard: what publishers see and do, for Grafana 10.4 and later", ("grafana.json",)),
     "nhc": _Template("script: LBNL Node Health Check asks for a pass once it has drained", ("nhc",)),
+    "bcm-wrapper": _Template(
+        "script: a site's health check, for nvhcd and launchers (docs/nodecheck.md)", ("bcm-wrapper",)
+    ),
 }
 
 

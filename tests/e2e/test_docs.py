@@ -267,6 +267,17 @@ def test_the_metrics_page(cluster: Sandbox, tmp_path: Path) -> None:
 
 
 @pytest.mark.slurm
+def test_the_node_check(cluster: Sandbox, tmp_path: Path) -> None:
+    """Where no daemon runs the service is unavailable, which is no failure; the wrapper is a script."""
+    code = "\n".join(blocks(ROOT / "docs/nodecheck.md", "bash"))
+    output = run(localised(code.replace("/run/nvhcd", f"{tmp_path}"), tmp_path), cluster, tmp_path)
+    text, document = output.splitlines()
+    assert text.startswith(f"unavailable: no socket {tmp_path}/nvhcd.sock")
+    assert json.loads(document)["args"] == ["--group", "gpu"]
+    assert (tmp_path / "nvrx-bcm-healthcheck-wrapper.sh").read_text().startswith("#!/bin/sh\n")
+
+
+@pytest.mark.slurm
 def test_the_policy_page(cluster: Sandbox, site: Site, tmp_path: Path) -> None:
     """A policy is checked, shown and tried; a drained node is explained, living and from a recording."""
     code = "\n".join(blocks(ROOT / "docs/policy.md", "bash"))
