@@ -6,7 +6,6 @@ exception, for an unhealthy node. So a call answers True or False, and never rai
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -72,6 +71,8 @@ class HealthCheck:
 
     async def async_check(self) -> None:
         """Check every `interval` seconds until cancelled, and await `on_failure()` where the node is unhealthy."""
+        import asyncio  # noqa: PLC0415 - 60 ms, and whoever awaits has it already
+
         while True:
             await asyncio.sleep(self.interval)
             if not await asyncio.to_thread(self) and self.on_failure is not None:
