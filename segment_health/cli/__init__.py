@@ -13,6 +13,7 @@ _COMMANDS = {
     "publish": "publish.publish",
     "check": "check.check",
     "path": "check.path",
+    "preflight": "preflight.preflight",
     "nodecheck": "nodecheck.nodecheck",
     "clear": "lift.clear",
     "prune": "lift.prune",
