@@ -14,6 +14,7 @@ _COMMANDS = {
     "check": "check.check",
     "path": "check.path",
     "preflight": "preflight.preflight",
+    "builtin": "builtin.builtin",
     "nodecheck": "nodecheck.nodecheck",
     "clear": "lift.clear",
     "prune": "lift.prune",
