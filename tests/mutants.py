@@ -17,6 +17,8 @@ from pathlib import Path
 
 PROJECT = Path(__file__).parent.parent
 STORE, PUBLISH, TAKEOVER = "tests/test_store.py", "tests/test_publish.py", "tests/test_takeover.py"
+PREFLIGHT, BUILTIN = "tests/checks/test_preflight.py", "tests/checks/builtin/test_answer.py"
+NHC, OWN_STATE = "tests/checks/builtin/test_nhc.py", "tests/checks/builtin/test_own_state.py"
 STORAGE_PROCESSES, STORAGE_HANGS = "tests/checks/test_storage_processes.py", "tests/checks/test_storage_hangs.py"
 
 
@@ -651,6 +653,139 @@ MUTANTS = [
         "for mount in in_sight(mounts) if",
         "for mount in mounts if",
         ("tests/checks/test_storage.py",),
+    ),
+    Mutant(
+        "preflight: SIGPIPE stays ignored",
+        "segment_health/cli/preflight.py",
+        "        signal.signal(ignored, signal.SIG_DFL)\n",
+        "        pass\n",
+        (PREFLIGHT,),
+    ),
+    Mutant(
+        "preflight: the environment is Python's",
+        "segment_health/cli/preflight.py",
+        "command, _environment())",
+        "command, os.environ)",
+        (PREFLIGHT,),
+    ),
+    Mutant(
+        "preflight: streams that were closed are open",
+        "segment_health/cli/failure.py",
+        "os.open(os.devnull, os.O_RDWR)",
+        "os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)",
+        (PREFLIGHT,),
+    ),
+    Mutant(
+        "preflight: the file counts before a flag",
+        "segment_health/cli/preflight.py",
+        "Wanted(**{**(_file(ft_cfg) if ft_cfg is not None else {}), **told})",
+        "Wanted(**{**told, **(_file(ft_cfg) if ft_cfg is not None else {})})",
+        (PREFLIGHT,),
+    ),
+    Mutant(
+        "preflight: a failure does not end the chain",
+        "segment_health/checks/chain.py",
+        "if step.about is None or failed:",
+        "if step.about is None:",
+        ("tests/checks/test_chain.py",),
+    ),
+    Mutant(
+        "preflight: a later success hides a failure",
+        "segment_health/checks/chain.py",
+        "        failed = not finding.is_healthy\n",
+        "        failed = failed and not finding.is_healthy\n",
+        ("tests/checks/test_chain.py",),
+    ),
+    Mutant(
+        "preflight: storage that hangs excludes",
+        "segment_health/checks/chain.py",
+        'healthy, warning = True, f"Ignoring',
+        'healthy, warning = False, f"Ignoring',
+        ("tests/checks/test_preflight_hangs.py",),
+    ),
+    Mutant(
+        "preflight: aliases are looked at again",
+        "segment_health/checks/ft_cfg.py",
+        " or id(value) in seen",
+        "",
+        ("tests/checks/test_wanted.py",),
+    ),
+    Mutant(
+        "builtin: what is not known is an all-clear",
+        "segment_health/checks/builtin/answer.py",
+        "    if unknown and not failed:\n",
+        "    if False:\n",
+        (BUILTIN,),
+    ),
+    Mutant(
+        "builtin: what is not known hides a failure",
+        "segment_health/checks/builtin/answer.py",
+        "    if unknown and not failed:\n",
+        "    if unknown:\n",
+        (BUILTIN,),
+    ),
+    Mutant(
+        "builtin: NHC's site file has the last word",
+        "segment_health/checks/builtin/nhc.py",
+        '"$SYSCONFIGDIR/$NAME"; \' + _QUIET + "; }"',
+        '"$SYSCONFIGDIR/$NAME"; \' + ":; }"',
+        (NHC,),
+    ),
+    Mutant(
+        "builtin: an NHC that fails without a word is a sick node",
+        "segment_health/checks/builtin/nhc.py",
+        '        raise Unknown(f"{program} ended with status',
+        '        return Finding((last,))\n        raise Unknown(f"{program} ended with status',
+        (NHC,),
+    ),
+    Mutant(
+        "builtin: NHC's watchdog outlives it",
+        "segment_health/checks/builtin/nhc.py",
+        "if os.getsid(int(name)) == leader:",
+        "if os.getpgid(int(name)) == leader:",
+        (NHC,),
+    ),
+    Mutant(
+        "builtin: a verdict that depends on the partition is one",
+        "segment_health/checks/builtin/own_state.py",
+        "    if every:\n",
+        "    if False:\n",
+        (OWN_STATE,),
+    ),
+    Mutant(
+        "builtin: a rule that waits is healthy",
+        "segment_health/checks/builtin/own_state.py",
+        "    if not told.final:\n",
+        "    if False:\n",
+        (OWN_STATE,),
+    ),
+    Mutant(
+        "builtin: how long a fault has lasted is not asked",
+        "segment_health/checks/builtin/own_state.py",
+        "    told = policy.assess(node, seen=seen, now=now)\n",
+        "    told = policy.assess(node, now=now)\n",
+        (OWN_STATE,),
+    ),
+    Mutant(
+        "builtin: a segment is healthy outside a job",
+        "segment_health/checks/builtin/run.py",
+        '            raise Unknown(\n                "not in a job',
+        '            return Finding()\n            raise Unknown(\n                "not in a job',
+        ("tests/checks/builtin/test_command.py",),
+    ),
+    Mutant(
+        "builtin: the last row of a node counts",
+        "slurm/commands/node.py",
+        '    fields = text.split("|", len(_FIELDS) - 1)\n',
+        '    fields = text.rstrip("\\n").rpartition("\\n")[2].split("|", len(_FIELDS) - 1)\n',
+        ("tests/test_one_node.py",),
+    ),
+    Mutant(
+        "builtin: another node's row is ours",
+        "slurm/commands/node.py",
+        "    if listed != name:\n",
+        "    if False:\n",
+        ("tests/test_one_node.py",),
     ),
 ]
 
