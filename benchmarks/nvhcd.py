@@ -1,8 +1,8 @@
 """Times nvhcd's answers beside those of a bare gRPC server, both on UNIX sockets: p50, p99, and their ratios.
 
 Interleaved rounds within one run: a server that says the same thing at once; nvhcd with a cached answer; nvhcd
-Interleaved rounds within one run: a server that says the same thing at once; nvhcd with a cached answer; nvhcd that
-runs a program of one line, for all who ask at that moment and for each of them. Prints a table, or one JSON object.
+that runs a program of one line, for all who ask at that moment or for each of them. Prints a table, or JSON.
+
     python benchmarks/nvhcd.py [--calls 2000] [--clients 10] [--rounds 3] [--json]
 """
 
