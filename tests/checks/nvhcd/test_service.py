@@ -207,7 +207,7 @@ def test_so_many_run_at_a_time(scene: Scene, script: Script, marked: Marked) -> 
         calls["c"].cancel()
         await asyncio.gather(calls["c"], return_exceptions=True)
         asked_anew = asyncio.create_task(service.answer(("d",)))
-        assert scene.starts() == ["a", "b"]
+        assert sorted(scene.starts()) == ["a", "b"]
         scene.let_go()
         for call in (calls["a"], calls["b"], calls["d"], asked_anew):
             await call
@@ -261,15 +261,3 @@ def test_a_builtin_check_has_one_question(scene: Scene) -> None:
 
     scene.do(work())
     assert len(scene.ran_with) == 1
-
-
-def test_a_killed_reaper_is_an_error(scene: Scene, script: Script) -> None:
-    """Nothing is known of the node then."""
-
-    async def work() -> None:
-        service = scene.service(script("kill -9 $PPID; sleep 100"))
-        came = await service.answer(())
-        assert isinstance(came, Refusal)
-        assert came.code == "ABORTED"
-
-    scene.do(work())
