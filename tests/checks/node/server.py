@@ -10,8 +10,8 @@ Each call is answered by what stands in SOCKET.answer at that moment, a JSON obj
     {"abort": "UNAVAILABLE", "details": "..."}                     an error of gRPC
     {"wait": true}                                                 no answer until the caller has gone
 
-A text may be {"repeat": "x", "times": N}. What it was asked is appended to SOCKET.calls, a line of JSON each. It
-prints a line when it listens, and ends with stdin.
+A text may be {"repeat": "x", "times": N}; "gzip": true compresses. What it was asked is appended to
+SOCKET.calls, a line of JSON each. It prints a line when it listens, and ends with stdin.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ def answers(content: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
     with Path(f"{SOCKET}.calls").open("a") as calls:
         calls.write(json.dumps(list(message.decode_request(content).args)) + "\n")
     told = json.loads(Path(f"{SOCKET}.answer").read_text())
+    if told.pop("gzip", False):
+        context.set_compression(grpc.Compression.Gzip)
     if "abort" in told:
         context.abort(grpc.StatusCode[told["abort"]], told.get("details", ""))
     elif "raw" in told:
