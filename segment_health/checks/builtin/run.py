@@ -43,7 +43,7 @@ def run(checks: Mapping[str, Check], seconds: float, clock: Callable[[], float] 
     verdicts = []
     for name, check in checks.items():
         try:
-            verdicts.append(Verdict(name, check(max(_LEAST_SECONDS, deadline - clock()))))
+            verdicts.append(Verdict(name, check(max(_LEAST_SECONDS, round(deadline - clock(), 1)))))
         except Unknown as unknown:
             verdicts.append(Verdict(name, None, str(unknown)))
         except Exception as error:  # noqa: BLE001 - a mistake of ours excludes nobody
