@@ -16,7 +16,7 @@ export NO_MKDOCS_2_WARNING := 1
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup: ## prepare this machine: Slurm (as root), .venv, the NVRx wheel
+setup: ## prepare this machine: Slurm (as root), .venv, the NVRx wheels
 	@bash tests/setup.sh
 
 venv:

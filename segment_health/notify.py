@@ -1,4 +1,4 @@
-"""Tells systemd how a publisher is: sd_notify(3), for units of Type=notify."""
+"""Tells systemd how a service is: sd_notify(3), for units of Type=notify."""
 
 from __future__ import annotations
 
@@ -20,17 +20,38 @@ _MAX_STATUS = 400
 """Characters of a status: `systemctl status` shows them in one line."""
 
 
-class Notifier:
-    """Says READY after the first attempt, STATUS after each, and WATCHDOG when a pass was complete.
+class Systemd:
+    """Tells systemd, if it asked to be told, and if it listens. The variable is taken out of `environ`.
 
-    A listener of the loop (see watch.Listener). Slurm's silence does not keep a publisher from being ready, since
-    nothing would be better after another start; but it feeds no watchdog. Where systemd did not ask, and where it
-    does not listen, it says nothing. The variable is taken out of `environ`: what we start is not the service.
+    What we start is not the service, so it is not to speak for it.
     """
 
     def __init__(self, environ: MutableMapping[str, str]) -> None:
         address = environ.pop(_VARIABLE, "")
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
+
+    def tell(self, *lines: str) -> None:
+        """Send lines such as READY=1; never wait, never fail."""
+        if not self._address:
+            return
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.setblocking(False)
+            sender.sendto("\n".join(lines).encode("utf-8", "backslashreplace"), self._address)
+
+    def status(self, text: str, *lines: str) -> None:
+        """Send what `systemctl status` shows in one line, and further lines."""
+        self.tell(*lines, f"STATUS={printable(text)[:_MAX_STATUS]}")
+
+
+class Notifier:
+    """Says READY after the first attempt, STATUS after each, and WATCHDOG when a pass was complete.
+
+    A listener of the loop (see watch.Listener). Slurm's silence does not keep a publisher from being ready, since
+    nothing would be better after another start; but it feeds no watchdog.
+    """
+
+    def __init__(self, environ: MutableMapping[str, str]) -> None:
+        self._tell = Systemd(environ).tell
 
     def completed(self, done: Pass, seconds: float) -> None:
         """Tell of a complete pass."""
@@ -57,10 +78,3 @@ class Notifier:
     def stopping(self) -> None:
         """Tell that the publisher is about to end."""
         self._tell("STOPPING=1", "STATUS=ending; exclusions stay in place")
-
-    def _tell(self, *lines: str) -> None:
-        if not self._address:
-            return
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-            sender.setblocking(False)
-            sender.sendto("\n".join(lines).encode("utf-8", "backslashreplace"), self._address)

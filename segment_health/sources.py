@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from slurm.commands.job import JobOptions
+    from slurm.node import Node
     from slurm.reader import Reader
     from slurm.snapshot import Snapshot
     from slurm.traffic import Traffic
@@ -30,6 +31,7 @@ __all__ = [
     "Source",
     "SourceUnknown",
     "ask_job",
+    "ask_node",
     "ask_slurm",
     "fold",
     "node_names",
@@ -102,6 +104,16 @@ def ask_job(job_id: str, access: Access) -> JobOptions:
 
     try:
         return options_of(job_id, access.commands())
+    except SlurmError as error:
+        raise SourceUnknown(str(error)) from error
+
+
+def ask_node(name: str, access: Access) -> Node:
+    """Ask Slurm's commands for one node, and slurmctld for no more than that. Raises SourceUnknown."""
+    from slurm.commands.node import node_of  # noqa: PLC0415 - no pass needs it
+
+    try:
+        return node_of(name, access.commands())
     except SlurmError as error:
         raise SourceUnknown(str(error)) from error
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prepares this machine: Slurm's programs, the virtual environment .venv, the NVRx wheel that tests compare with.
+# Prepares this machine: Slurm's programs, the virtual environment .venv, the NVRx wheels that tests compare with.
 #
 #   tests/setup.sh        all of it; what `make test` runs
 #   tests/setup.sh venv   only .venv; what `make check` and `make docs` need

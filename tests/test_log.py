@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from segment_health.cli.log import REPEAT_SECONDS, Log
+from segment_health.cli.lines import REPEAT_SECONDS
+from segment_health.cli.log import Log
 from segment_health.policy.assess import Policy
 from segment_health.publication import Publication
 from segment_health.publish import run_once

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from segment_health.mount import mount_of, read_mounts
+from segment_health.mount import in_sight, mount_of, read_mounts
+
+if TYPE_CHECKING:
+    from segment_health.mount import Mount
 
 MOUNTINFO = r"""22 27 0:21 / /proc rw,relatime - proc proc rw
 27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard
@@ -62,3 +67,37 @@ def test_the_mount_of_a_path(path: str, mount_id: int | None, expected: int) -> 
 def test_no_mount_at_all() -> None:
     """An empty answer names nothing."""
     assert mount_of(read_mounts(""), "/x", None) is None
+    assert in_sight([]) == []
+
+
+def table(*rows: str) -> list[Mount]:
+    """Make mounts of rows `id parent point`; the type is tmpfs."""
+    lines = (row.split(" ", 2) for row in rows)
+    return read_mounts(
+        "\n".join(f"{mount} {on} 0:{mount} / {point} rw - tmpfs none rw" for mount, on, point in lines)
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "seen"),
+    [
+        pytest.param(["1 0 /", "2 1 /a", "3 2 /a/b", "4 1 /ab"], [1, 2, 3, 4], id="nested"),
+        pytest.param(["1 0 /", "2 1 /a", "3 2 /a"], [1, 3], id="on one another: the uppermost"),
+        pytest.param(["1 0 /", "2 1 /a", "3 2 /a", "4 3 /a"], [1, 4], id="three on one another"),
+        pytest.param(["1 0 /", "2 1 /a/b", "3 1 /a"], [1, 3], id="below a later one"),
+        pytest.param(
+            ["1 0 /", "2 1 /a/b", "3 1 /a", "4 3 /a/b"], [1, 3, 4], id="below a later one, and again on it"
+        ),
+        pytest.param(["1 0 /", "2 1 /a", "3 2 /a/b", "4 1 /a/b/c"], [1, 2, 3], id="hidden by a mount above"),
+        pytest.param(["1 0 /", "2 1 /a", "3 2 /a/b", "4 2 /a"], [1, 4], id="a child of one that is hidden"),
+        pytest.param(["1 0 /", "2 1 /", "3 2 /a", "4 1 /a"], [2, 3], id="a root on the root"),
+        pytest.param(["1 1 /", "2 1 /a"], [1, 2], id="a root that stands on itself"),
+        pytest.param(["7 5 /a", "8 6 /b", "9 7 /a/c"], [7, 8, 9], id="a chroot: the root is no mount"),
+        pytest.param(["2 1 /a", "1 0 /"], [2, 1], id="in any order"),
+        pytest.param(["1 0 /", "2 3 /a", "3 2 /a"], [1], id="nonsense: each stands on the other"),
+        pytest.param(["1 0 /", r"2 1 /a\040b", r"3 2 /a\040b/c\012d"], [1, 2, 3], id="names with escapes"),
+    ],
+)
+def test_what_is_in_sight(rows: list[str], seen: list[int]) -> None:
+    """A mount is seen if its own point leads to it, as the kernel goes down a path."""
+    assert [mount.id for mount in in_sight(table(*rows))] == seen

@@ -6,7 +6,6 @@ exception, for an unhealthy node. So a call answers True or False, and never rai
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -28,6 +27,10 @@ class Finding(NamedTuple):
         return not self.problems
 
 
+class Unavailable(Exception):  # noqa: N818 - what the check is
+    """A check could not be made at all. The message is a sentence: why, on what, and what to do."""
+
+
 class HealthCheck:
     """A check as NVRx has them: `check()` is True on a healthy node.
 
@@ -44,7 +47,7 @@ class HealthCheck:
         self.on_failure = on_failure
 
     def examine(self) -> Finding:
-        """Look once. May raise what it did not expect."""
+        """Look once. Raises Unavailable where that cannot be done, and may raise what it did not expect."""
         raise NotImplementedError
 
     def __call__(self) -> bool:
@@ -60,12 +63,16 @@ class HealthCheck:
         """Look once, log nothing, and raise nothing: a check that fails itself is a problem, or a remark."""
         try:
             return self.examine()
+        except Unavailable as error:
+            told = str(error)
         except Exception as error:  # noqa: BLE001 - NVRx takes any exception for an unhealthy node
-            told = (f"the check itself failed: {type(error).__name__}: {error}",)
-            return Finding(remarks=told) if self.fails_open else Finding(problems=told)
+            told = f"the check itself failed: {type(error).__name__}: {error}"
+        return Finding(remarks=(told,)) if self.fails_open else Finding(problems=(told,))
 
     async def async_check(self) -> None:
         """Check every `interval` seconds until cancelled, and await `on_failure()` where the node is unhealthy."""
+        import asyncio  # noqa: PLC0415 - 60 ms, and whoever awaits has it already
+
         while True:
             await asyncio.sleep(self.interval)
             if not await asyncio.to_thread(self) and self.on_failure is not None:

@@ -10,8 +10,6 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from segment_health.record import printable
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
@@ -43,6 +41,8 @@ class Failure(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the line; what it quotes from outside cannot move the cursor."""
+        from segment_health.record import printable  # noqa: PLC0415 - json and datetime, for who fails
+
         click.echo(f"segment-health: {printable(self.message)}", file=file, err=True)
 
 

@@ -33,6 +33,11 @@ _TEMPLATES = {
         "unit: a single pass for a site; systemd-timer starts it", ("systemd-oneshot.service",)
     ),
     "systemd-timer": _Template("timer: starts systemd-oneshot every five minutes", ("systemd.timer",)),
+    "nvhcd-systemd": _Template(
+        "unit: nvhcd on every node, which NVRx's node health check asks", ("nvhcd.service",)
+    ),
+    "nvhcd-socket": _Template("unit: nvhcd's socket, opened by systemd before anybody asks", ("nvhcd.socket",)),
+    "nvhcd-config": _Template("configuration of nvhcd, each key with its default", ("nvhcd.yaml",)),
     "strigger": _Template("script: sets Slurm's triggers, by which a drain asks for a pass", ("strigger",)),
     "epilog": _Template("script: Epilog= of Slurm that asks for a pass", ("epilog",)),
     "prometheus-alerts": _Template(
@@ -40,6 +45,9 @@ _TEMPLATES = {
     ),
     "grafana": _Template("dashboard: what publishers see and do, for Grafana 10.4 and later", ("grafana.json",)),
     "nhc": _Template("script: LBNL Node Health Check asks for a pass once it has drained", ("nhc",)),
+    "bcm-wrapper": _Template(
+        "script: a site's health check, for nvhcd and launchers (docs/nodecheck.md)", ("bcm-wrapper",)
+    ),
 }
 
 

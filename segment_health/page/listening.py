@@ -9,6 +9,8 @@ import socket
 import stat
 from typing import TYPE_CHECKING
 
+from segment_health.sockets import clear
+
 if TYPE_CHECKING:
     from segment_health.address import Address
 
@@ -69,7 +71,7 @@ def _at_port(address: Address) -> socket.socket:
 
 
 def _at_path(path: str) -> socket.socket:
-    _clear(path)
+    clear(path)
     listening = socket.socket(socket.AF_UNIX)
     before = os.umask(0o177)  # its mode is there before it is
     try:
@@ -81,26 +83,6 @@ def _at_path(path: str) -> socket.socket:
     finally:
         os.umask(before)
     return listening
-
-
-def _clear(path: str) -> None:
-    """Remove a socket of which nobody takes a call. Raises OSError for everything else that is there."""
-    try:
-        found = os.lstat(path)
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(found.st_mode):
-        raise FileExistsError(errno.EEXIST, "something else is there, and it is no socket", path)
-    with socket.socket(socket.AF_UNIX) as caller:
-        caller.settimeout(1.0)
-        try:
-            caller.connect(path)
-        except ConnectionRefusedError:
-            os.unlink(path)
-            return
-        except TimeoutError:
-            pass
-    raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE), path)
 
 
 def _names(path: str, listening: socket.socket) -> bool:

@@ -63,11 +63,15 @@ def test_package_is_whole(package: str, names: set[str]) -> None:
 
 
 def test_license_and_script(wheel: Path, names: set[str]) -> None:
-    """The licence travels along, and `segment-health` is the one command."""
+    """The licence travels along, and the commands are `segment-health` and `nvhcd`."""
     assert f"{DIST_INFO}/licenses/LICENSE" in names
     with zipfile.ZipFile(wheel) as archive:
         scripts = archive.read(f"{DIST_INFO}/entry_points.txt").decode()
-    assert scripts.split("\n", 1) == ["[console_scripts]", "segment-health = segment_health.cli:main\n"]
+    assert scripts.splitlines() == [
+        "[console_scripts]",
+        "nvhcd = segment_health.cli.nvhcd:nvhcd",
+        "segment-health = segment_health.cli:main",
+    ]
 
 
 def test_installed_alone_the_command_runs(wheel: Path, tmp_path: Path) -> None:

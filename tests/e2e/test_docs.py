@@ -210,6 +210,53 @@ def test_the_quick_start_of_a_job(cluster: Sandbox, tmp_path: Path) -> None:
 
 
 @pytest.mark.slurm
+def test_preflight(cluster: Sandbox, tmp_path: Path) -> None:
+    """The launcher runs, and what is explained is what the file enables."""
+    (tmp_path / "decisions").mkdir()
+    output = run(localised("\n".join(blocks(ROOT / "docs/preflight.md", "bash")), tmp_path), cluster, tmp_path)
+    first, *explained = output.splitlines()
+    assert first == "the launcher runs"
+    assert [re.split(r" \(|: not ", line.split(": ", 1)[1])[0] for line in explained] == [
+        "Segment health check",
+        "Distributed storage health check",
+        "Storage path health check",
+        "Node health check",
+    ]
+    assert ["not enabled" in line for line in explained] == [False, True, False, True]
+
+
+def test_the_agent_of_the_preflight_page(tmp_path: Path) -> None:
+    """An agent that checks before each rendezvous meets the others, and does so no longer when it is excluded."""
+    (block,) = blocks(ROOT / "docs/preflight.md", "python")
+    program = f"""
+agent = CheckedAgent()
+agent._rendezvous(None)
+open("{tmp_path}/decisions/segment_health_check.5.5", "w").write("x")
+try:
+    agent._rendezvous(None)
+except UnhealthyNodeException as error:
+    print(error.message)
+"""
+    (tmp_path / "decisions").mkdir()
+    ended = subprocess.run(
+        [sys.executable, "-c", localised(block, tmp_path) + program],
+        env=os.environ | {"SLURM_JOB_ID": "5", "SLURM_PROCID": "0"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert ended.stdout == "meets the others\nA node in the cluster is unhealthy\n"
+
+
+@pytest.mark.slurm
+def test_the_built_in_checks(cluster: Sandbox, tmp_path: Path) -> None:
+    """The page's configuration is one that is understood, and an idle node is healthy."""
+    code = "\n".join(blocks(ROOT / "docs/builtin.md", "bash"))
+    assert json.loads(run(code, cluster, tmp_path)) == {"fail_count": 0, "failed_checks": []}
+
+
+@pytest.mark.slurm
 def test_the_quick_start_of_a_launcher(cluster: Sandbox, tmp_path: Path) -> None:
     """Its launcher leaves when a node of its job was drained, and takes the step along."""
     code = "\n".join(blocks(ROOT / "docs/quickstart-launcher.md", "bash"))
@@ -264,6 +311,17 @@ def test_the_metrics_page(cluster: Sandbox, tmp_path: Path) -> None:
     assert 'segment_health_passes_total{result="complete",scope="all"} 1.0' in output
     for name in ("segment-health-alerts.yml", "segment-health-dashboard.json"):
         assert (tmp_path / name).stat().st_size > 1000
+
+
+@pytest.mark.slurm
+def test_the_node_check(cluster: Sandbox, tmp_path: Path) -> None:
+    """Where no daemon runs the service is unavailable, which is no failure; the wrapper is a script."""
+    code = "\n".join(blocks(ROOT / "docs/nodecheck.md", "bash"))
+    output = run(localised(code.replace("/run/nvhcd", f"{tmp_path}"), tmp_path), cluster, tmp_path)
+    text, document = output.splitlines()
+    assert text.startswith(f"unavailable: no socket {tmp_path}/nvhcd.sock")
+    assert json.loads(document)["args"] == ["--group", "gpu"]
+    assert (tmp_path / "nvrx-bcm-healthcheck-wrapper.sh").read_text().startswith("#!/bin/sh\n")
 
 
 @pytest.mark.slurm

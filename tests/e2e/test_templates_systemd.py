@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 import sysconfig
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,8 +26,11 @@ UNITS = {
     "systemd": "segment-health.service",
     "systemd-oneshot": "segment-health-pass.service",
     "systemd-timer": "segment-health-pass.timer",
+    "nvhcd-systemd": "nvhcd.service",
+    "nvhcd-socket": "nvhcd.socket",
 }
 OURS = "/shared/segment-health/venv/bin/segment-health"
+NVHCD = "/opt/segment-health/bin/nvhcd"
 MAX_EXPOSURE = 20
 """Of 100, by `systemd-analyze security`: below 20 is what it calls OK; a unit without any protection has 96."""
 
@@ -38,9 +43,9 @@ def template(name: str) -> str:
 
 @pytest.fixture
 def units(tmp_path: Path) -> Path:
-    """Return a directory of the three units, with a program in the place of ours, which is not there."""
+    """Return a directory of the units, with a program in the place of ours, which is not there."""
     for name, file in UNITS.items():
-        (tmp_path / file).write_text(template(name).replace(OURS, "/bin/true"))
+        (tmp_path / file).write_text(template(name).replace(OURS, "/bin/true").replace(NVHCD, "/bin/true"))
     return tmp_path
 
 
@@ -53,7 +58,7 @@ def test_systemd_accepts_it(units: Path, file: str) -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("file", [file for file in UNITS.values() if file.endswith(".service")])
+@pytest.mark.parametrize("file", [file for file in UNITS.values() if re.fullmatch("segment-.*service", file)])
 def test_it_can_do_little_else(units: Path, file: str) -> None:
     """The unit may write decisions and ask Slurm, and systemd finds hardly anything more that it could do."""
 
@@ -92,7 +97,7 @@ class Host:
         try:
             self.until(
                 lambda: (
-                    self._first_process()
+                    self.first_process()
                     and self.run("systemctl", "is-active", "lab.target", check=False) == "active\n"
                 )
             )
@@ -105,13 +110,13 @@ class Host:
         self._process.kill()  # and with it, by --kill-child, the first process of the namespace and all the others
         self._process.wait(30)
 
-    def _first_process(self) -> str:
+    def first_process(self) -> str:
         """Return the number of the host's first process, as seen from here; empty before there is one."""
         return Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().strip()
 
     def run(self, *argv: str, check: bool = True) -> str:
         """Run a command on this host, as root; return what it prints."""
-        child = self._first_process()
+        child = self.first_process()
         assert child, self._log.read_text()
         ended = subprocess.run(
             ["nsenter", f"--target={child}", "--mount", "--pid", "--root", "--wd=/", *argv],
@@ -138,7 +143,7 @@ class Host:
     def install(self, name: str) -> None:
         """Do as the template says: save it where its first line says, and run the commands of its comments."""
         text = template(name)
-        found = re.match(r"# (/etc/systemd/system/[a-z-]+\.(?:service|timer)): ", text)
+        found = re.match(r"# (/etc/systemd/system/[a-z-]+\.(?:service|timer|socket)): ", text)
         assert found is not None
         self.write(found[1], text)
         for line in re.findall(r"^#   (\w.*)$", text, re.MULTILINE):
@@ -245,6 +250,62 @@ def test_the_timer(host: Host, site: Site) -> None:
     host.until(lambda: host.shown("segment-health-pass", "ExecMainStatus")["ExecMainStatus"] == "3")
     assert host.artifacts() == {unit, second}
     site.cluster.continue_controller()
+
+
+def call(host: Host) -> dict[str, object]:
+    """Ask the host's nvhcd once, as a launcher does."""
+    path = f"/proc/{host.first_process()}/root/run/nvhcd/nvhcd.sock"
+    asked = json.dumps({"socket": path, "calls": [{"args": ["x"]}]}) + "\n"
+    command = [sys.executable, str(ROOT / "tests/checks/nvhcd/caller.py")]
+    ended = subprocess.run(command, input=asked, capture_output=True, text=True, check=True, timeout=60)
+    (found,) = json.loads(ended.stdout)
+    return {key: found.get(key) for key in ("code", "success", "output")}
+
+
+@pytest.mark.root
+@pytest.mark.slurm
+def test_nvhcd(host: Host) -> None:
+    """It is ready, answers, rereads, lets a check end; its directory outlives it; systemd's socket is served."""
+    host.write(NVHCD, f'#!/bin/sh\nexec {OURS} nvhcd "$@"\n')
+    host.write("/usr/bin/segment-health", f'#!/bin/sh\nexec {OURS} "$@"\n')
+    host.write("/usr/local/sbin/check", '#!/bin/sh\nuntil [ -e /run/go ]; do sleep 0.1; done; echo "{}"\n')
+    host.run("chmod", "755", NVHCD, "/usr/bin/segment-health", "/usr/local/sbin/check")
+    host.write("/run/go", "")
+    host.install("nvhcd-systemd")
+    shown = host.shown("nvhcd", "ActiveState", "StatusText")
+    assert shown["ActiveState"] == "active"
+    assert "/run/nvhcd/nvhcd.sock (mode 0666) answers by /usr/local/sbin/nvrx-bcm" in shown["StatusText"]
+    assert call(host)["code"] == "FAILED_PRECONDITION"
+    host.run(
+        "sed", "-i", "s|^healthcheck_path:.*|healthcheck_path: /usr/local/sbin/check|", "/etc/nvhcd/config.yaml"
+    )
+    host.run("systemctl", "reload", "nvhcd")
+    healthy = {"code": "OK", "success": True, "output": "{}\n"}
+    host.until(lambda: call(host) == healthy)
+
+    directory = host.run("stat", "-c", "%i", "/run/nvhcd")
+    host.run("rm", "/run/go")
+    with ThreadPoolExecutor() as threads:
+        slow = threads.submit(call, host)
+        host.until(lambda: "sleep" in host.run("systemctl", "status", "nvhcd"))
+        host.run("systemctl", "stop", "--no-block", "nvhcd")
+        host.until(lambda: host.shown("nvhcd", "ActiveState")["ActiveState"] == "deactivating")
+        host.write("/run/go", "")
+        assert slow.result() == healthy
+    host.until(lambda: host.shown("nvhcd", "ActiveState")["ActiveState"] == "inactive")
+    assert host.shown("nvhcd", "Result", "ExecMainStatus") == {"Result": "success", "ExecMainStatus": "0"}
+    assert host.run("stat", "-c", "%i", "/run/nvhcd") == directory
+
+    host.install("nvhcd-socket")
+    assert host.shown("nvhcd", "ActiveState")["ActiveState"] == "inactive"
+    inode = host.run("stat", "-c", "%i %a", "/run/nvhcd/nvhcd.sock")
+    for _ in range(2):
+        assert call(host) == healthy
+        assert "(systemd's) answers by" in host.shown("nvhcd", "StatusText")["StatusText"]
+        host.run("systemctl", "kill", "--signal=KILL", "--kill-whom=main", "nvhcd")
+    assert call(host) == healthy
+    assert host.run("stat", "-c", "%i %a", "/run/nvhcd/nvhcd.sock") == inode
+    assert inode.endswith(" 666\n")
 
 
 @pytest.mark.root

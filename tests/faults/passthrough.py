@@ -1,6 +1,8 @@
 """A FUSE file system over a directory, whose operations fail, hang or are slow as a file says.
 
-    python passthrough.py BACKING MOUNT MODE
+    python passthrough.py BACKING MOUNT MODE [TYPE]
+
+TYPE makes its type `fuse.TYPE` in /proc/self/mountinfo, which is `fuse` otherwise.
 
 Each line of the file MODE is `<operation> <what>`: an operation of FUSE or `*` for all, and the name of an error
 (`EIO`), `hang`, or seconds to wait before it is done (`0.5`). Without the file, or with an empty one, all is well.
@@ -166,4 +168,5 @@ if __name__ == "__main__":
         attr_timeout=0,
         entry_timeout=0,
         negative_timeout=0,
+        **({"subtype": sys.argv[4]} if sys.argv[4:] else {}),
     )

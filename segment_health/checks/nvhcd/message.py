@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, cast
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError as DecodeError  # noqa: PLC0414 - for those who read messages
 
 if TYPE_CHECKING:
     from collections.abc import MutableSequence
@@ -83,10 +84,10 @@ def encode(message: Request | Response) -> bytes:
 
 
 def decode_request(content: bytes) -> Request:
-    """Read a request. google.protobuf.message.DecodeError if it is none."""
+    """Read a request. DecodeError if it is none."""
     return cast("Request", _REQUEST.FromString(content))
 
 
 def decode_response(content: bytes) -> Response:
-    """Read an answer. google.protobuf.message.DecodeError if it is none."""
+    """Read an answer. DecodeError if it is none."""
     return cast("Response", _RESPONSE.FromString(content))

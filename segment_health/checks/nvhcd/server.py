@@ -1,7 +1,80 @@
-"""Answers nvhcd's call on a UNIX socket."""
+"""nvhcd's call over gRPC, on a UNIX socket: the one part of the daemon that knows gRPC."""
 
 from __future__ import annotations
 
-import grpc  # noqa: F401
+import logging
+from typing import TYPE_CHECKING
 
-from . import message  # noqa: F401
+import grpc
+import grpc.aio
+
+from . import message
+from .outcome import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from .outcome import Outcome
+
+_MAX_REQUEST = 1 << 18
+"""Bytes of a request; a command line may be longer, but nobody's is."""
+_MAX_CALLS = 1000
+"""Calls at a time; the next one is refused, which its caller takes for an unavailable check."""
+
+
+class Server:
+    """Serves `answer`, which is called with a request's arguments; `remark` is told what goes wrong in gRPC."""
+
+    def __init__(
+        self, answer: Callable[[Sequence[str]], Awaitable[Outcome]], remark: Callable[[str], None]
+    ) -> None:
+        self._answer = answer
+        logger = logging.getLogger("grpc")
+        logger.addHandler(_Remarks(remark))
+        logger.propagate = False
+        # It gets and gives bytes: what is no request is ours to refuse, and an answer is written once.
+        handler = grpc.method_handlers_generic_handler(
+            message.SERVICE, {message.METHOD: grpc.unary_unary_rpc_method_handler(self._call)}
+        )
+        self._server = grpc.aio.server(
+            handlers=[handler],
+            options=[("grpc.max_receive_message_length", _MAX_REQUEST), ("grpc.so_reuseport", 0)],
+            maximum_concurrent_rpcs=_MAX_CALLS,
+        )
+
+    async def start(self, path: str) -> None:
+        """Bind a UNIX socket at a path, and serve. Raises OSError."""
+        try:
+            self._server.add_insecure_port(f"unix:{path}")
+        except RuntimeError as error:
+            raise OSError(f"gRPC cannot bind a socket: {error}") from error
+        await self._server.start()
+
+    async def stop(self, grace: float | None) -> None:
+        """Take no more calls, and let those that are being answered end within so many seconds; None: at once."""
+        await self._server.stop(grace)
+
+    async def _call(self, content: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        try:
+            args = tuple(message.decode_request(content).args)
+        except message.DecodeError:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a HealthCheckRequest")
+        came = await self._answer(args)
+        if isinstance(came, Refusal):
+            await context.abort(grpc.StatusCode[came.code], came.sentence)
+        return came.content
+
+
+class _Remarks(logging.Handler):
+    """Hands on what gRPC logs."""
+
+    def __init__(self, remark: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._remark = remark
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Hand on one record, as a line."""
+        text = record.getMessage().strip()
+        if record.exc_info and record.exc_info[1] is not None:
+            text = f"{text}: {record.exc_info[1]!r}"
+        self._remark(f"gRPC: {text}")

@@ -1,0 +1,1 @@
+"""nvhcd's own checks (`healthcheck_path: builtin:...`), each of which can say that it does not know."""
