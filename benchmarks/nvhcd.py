@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import grpc
 import grpc.aio
 
-from segment_health.checks.nvhcd import message
+from segment_health.checks import message
 
 if TYPE_CHECKING:
     from collections.abc import Callable

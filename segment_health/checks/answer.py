@@ -16,7 +16,7 @@ from segment_health.record import brief
 from .health_check import Finding
 
 if TYPE_CHECKING:
-    from .nvhcd.message import Response
+    from .message import Response
 
 _NAMES = 16
 """Failed checks, or remarks, that are shown."""

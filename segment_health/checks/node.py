@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from .nvhcd.message import Response
+    from .message import Response
 
 DEFAULT_ARGS = ("--no-slurm", "--group", "prolog", "epilog", "logs", "gpu")
 """What NVRx 0.7 asks for: groups of checks, as Base Command Manager names them. NVRx 0.6 sends the first alone."""
@@ -117,7 +117,7 @@ def _ask(path: str, args: Sequence[str], seconds: float) -> Response:
     try:
         import grpc  # noqa: PLC0415 - 160 ms, which only those who ask shall wait for
 
-        from .nvhcd import message  # noqa: PLC0415
+        from . import message  # noqa: PLC0415
     except Exception as error:  # a broken installation raises what it likes
         told = f"gRPC cannot be used here ({brief(str(error), _SHOWN)}); pip install 'segment-health[nvhcd]'"
         raise Unavailable(told) from error

@@ -8,10 +8,10 @@ import sys
 
 import click
 
+from segment_health.checks.builtin import NAMES
+
 from .command import Command, examples
 from .failure import ATTENTION, DONE, UNKNOWN, USAGE, Failure, deliver, ended_by_signals, say
-
-_NAMES = ("slurm", "storage", "paths", "nhc", "segment")
 
 
 @click.command(
@@ -19,7 +19,7 @@ _NAMES = ("slurm", "storage", "paths", "nhc", "segment")
     short_help="Make nvhcd's built-in checks of this node.",
     epilog=examples("segment-health builtin slurm paths --config /etc/nvhcd/config.yaml"),
 )
-@click.argument("names", metavar="NAME...", nargs=-1, required=True, type=click.Choice(_NAMES))
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, type=click.Choice(NAMES))
 @click.option("--config", metavar="FILE", required=True, help="nvhcd's configuration; its key builtin is read.")
 def builtin(*, names: tuple[str, ...], config: str) -> None:
     """Make checks of this node and print what failed, as one JSON object that NVRx understands.

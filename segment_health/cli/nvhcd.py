@@ -118,7 +118,8 @@ def nvhcd(config_path: str, log_format: str) -> None:
     Exit status 0: told to end. 2: a usage or configuration error, or the socket is taken; nothing was done.
     """
     from segment_health import toml  # noqa: PLC0415 - each command loads what it needs
-    from segment_health.checks.nvhcd.config import MAX_FILE, ConfigError, parse  # noqa: PLC0415
+    from segment_health.checks.builtin.settings import MAX_FILE, ConfigError  # noqa: PLC0415
+    from segment_health.checks.nvhcd.config import parse  # noqa: PLC0415
 
     reserve_streams()
     path = os.path.abspath(config_path)

@@ -21,7 +21,7 @@ BREACHES = {
     "doctor-layers": ("segment_health/doctor/check.py", "import segment_health.doctor.visibility"),
     "checks-layers": ("segment_health/checks/health_check.py", "import segment_health.checks.nvhcd"),
     "builtin-layers": ("segment_health/checks/builtin/answer.py", "import segment_health.checks.builtin.run"),
-    "nvhcd-layers": ("segment_health/checks/nvhcd/message.py", "import segment_health.checks.nvhcd.server"),
+    "nvhcd-layers": ("segment_health/checks/nvhcd/config.py", "import segment_health.checks.nvhcd.server"),
     "page-layers": ("segment_health/page/render.py", "import segment_health.page.board"),
     "slurm-layers": ("slurm/job.py", "import slurm.node"),
     "commands-layers": ("slurm/commands/run.py", "import slurm.commands.text"),
@@ -42,7 +42,7 @@ BREACHES = {
     "home-of-httpx": ("slurm/reader.py", "import httpx"),
     "home-of-yaml": ("segment_health/settings.py", "import yaml"),
     "home-of-protobuf": ("segment_health/checks/health_check.py", "import google.protobuf"),
-    "home-of-grpc": ("segment_health/checks/nvhcd/message.py", "import grpc"),
+    "home-of-grpc": ("segment_health/checks/message.py", "import grpc"),
     "home-of-starlette": ("segment_health/page/door.py", "import starlette"),
     "home-of-uvicorn": ("segment_health/page/door.py", "import uvicorn"),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from google.protobuf.message import DecodeError
 
-from segment_health.checks.nvhcd import message
+from segment_health.checks import message
 
 REQUEST = b"\n\n--no-slurm\n\x07--group\n\x00\n\x02\xc3\xa9"
 RESPONSE = b'\x08\x01\x10\xfd\xff\xff\xff\xff\xff\xff\xff\xff\x01\x1a\x02{}"\x01e'

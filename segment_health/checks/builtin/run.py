@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from segment_health.checks import chain
 
 from .answer import Unknown, Verdict
-from .settings import ConfigError
+from .settings import ConfigError, require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Check = Callable[[float], Finding]
 
-NAMES = ("segment", "paths", "storage", "nhc", "slurm")
+_ORDER = ("segment", "paths", "storage", "nhc", "slurm")
 """Every check, in the order in which they are made: slurmctld, which others ask too, is asked last."""
 _LEAST_SECONDS = 1.0
 _PROBE_SECONDS = 15.0
@@ -33,8 +33,9 @@ def prepared(names: Sequence[str], told: Builtin, environ: Mapping[str, str], pa
     Touches nothing but the policy file. Raises ConfigError for a check that lacks what it needs; `path` is the
     configuration.
     """
+    require(names, told, path)
     makers = {"segment": _segment, "paths": _paths, "storage": _storage, "nhc": _nhc, "slurm": _slurm}
-    return {name: makers[name](told, environ, path) for name in NAMES if name in names}
+    return {name: makers[name](told, environ, path) for name in _ORDER if name in names}
 
 
 def run(checks: Mapping[str, Check], seconds: float, clock: Callable[[], float] = time.monotonic) -> list[Verdict]:
@@ -51,10 +52,7 @@ def run(checks: Mapping[str, Check], seconds: float, clock: Callable[[], float] 
     return verdicts
 
 
-def _segment(told: Builtin, environ: Mapping[str, str], path: str) -> Check:
-    if not told.segment_health_check_dir:
-        raise ConfigError(f"{path}: builtin.segment_health_check_dir: `segment` needs a decision directory")
-
+def _segment(told: Builtin, environ: Mapping[str, str], _path: str) -> Check:
     def check(seconds: float) -> Finding:
         if not (
             environ.get("SLURM_PROCID") and (environ.get("SLURM_ARRAY_JOB_ID") or environ.get("SLURM_JOB_ID"))
@@ -69,10 +67,7 @@ def _segment(told: Builtin, environ: Mapping[str, str], path: str) -> Check:
     return check
 
 
-def _paths(told: Builtin, _environ: Mapping[str, str], path: str) -> Check:
-    if not told.paths:
-        raise ConfigError(f"{path}: builtin.paths: `paths` has none to look at")
-
+def _paths(told: Builtin, _environ: Mapping[str, str], _path: str) -> Check:
     def check(seconds: float) -> Finding:
         from segment_health.checks.storage import StoragePathHealthCheck  # noqa: PLC0415 - as all below: what is needed
 

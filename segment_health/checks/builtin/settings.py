@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictStr, ValidationError
 
@@ -11,9 +11,15 @@ from segment_health import toml, values, yaml
 from segment_health.checks import wanted
 from segment_health.record import brief
 
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 MAX_FILE = 1 << 20
 """Bytes of a configuration that are read."""
 SECTION = "builtin"
+DEFAULT_SECONDS = 55.0
+"""The time of a health check where the configuration names none, for the answer to be there before NVRx's client
+gives up at 60."""
 _MAX_QUOTED = 200
 _ENDING_SECONDS = 5.0
 """What is left of nvhcd's time for the answer: what it has to kill, it calls unhealthy."""
@@ -53,10 +59,13 @@ class Builtin(BaseModel):
     """LBNL Node Health Check."""
 
 
+Seconds = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
+
+
 class _File(BaseModel):
     model_config = ConfigDict(extra="ignore")  # the others are nvhcd's, which refuses what it does not know
 
-    timeout: Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)] = 55.0
+    timeout: Seconds = DEFAULT_SECONDS
     builtin: Builtin = Builtin()
 
 
@@ -77,13 +86,25 @@ def parse(content: bytes, path: str) -> tuple[Builtin, float]:
         raise ConfigError(f"{path}:{error.line}: {error}" if error.line else f"{path}: {error}") from error
     if not isinstance(document, dict):
         raise ConfigError(f"{path}: not a mapping of keys to values")
-    if document.get(SECTION) is None:  # `builtin:` and nothing behind it
-        document.pop(SECTION, None)
+    told = told_by(document, path)
+    return told.builtin, told.timeout - min(_ENDING_SECONDS, told.timeout / 10)
+
+
+def told_by(document: dict[Any, Any], path: str) -> _File:
+    """Take what is ours of a configuration. Raises ConfigError."""
+    told = {key: document[key] for key in _File.model_fields if document.get(key) is not None}  # `builtin:` alone
     try:
-        told = _File.model_validate({key: document[key] for key in _File.model_fields if key in document})
+        return _File.model_validate(told)
     except ValidationError as error:
         raise ConfigError(f"{path}: {_explained(error)}") from error
-    return told.builtin, told.timeout - min(_ENDING_SECONDS, told.timeout / 10)
+
+
+def require(names: Collection[str], told: Builtin, path: str) -> None:
+    """Refuse checks that lack what they need: ConfigError."""
+    if "segment" in names and not told.segment_health_check_dir:
+        raise ConfigError(f"{path}: builtin.segment_health_check_dir: `segment` needs a decision directory")
+    if "paths" in names and not told.paths:
+        raise ConfigError(f"{path}: builtin.paths: `paths` has none to look at")
 
 
 def _explained(error: ValidationError) -> str:

@@ -10,27 +10,29 @@ import difflib
 import grp
 import pwd
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictStr, ValidationError
 
 from segment_health import address, values, yaml
+from segment_health.checks.builtin import NAMES
+from segment_health.checks.builtin.settings import (
+    DEFAULT_SECONDS,
+    SECTION,
+    Builtin,
+    ConfigError,
+    Seconds,
+    require,
+    told_by,
+)
 from segment_health.record import brief, printable
 
-MAX_FILE = 1 << 20
-"""Bytes of a configuration that are read."""
 CLIENT_SECONDS = 60.0
 """After which NVRx's client gives up on a call, and takes the node for healthy."""
 ANSWER_SECONDS = 2.0
 """What a call may take beside the program: its start, its end by force, the way there and back."""
 BUILTIN = "builtin:"
-BUILTINS = ("slurm", "storage", "paths", "nhc", "segment")
-"""The checks that `segment-health builtin` has."""
 _MAX_QUOTED = 200
-
-
-class ConfigError(Exception):
-    """A configuration is missing or wrong; one line, which names the file and the key."""
 
 
 def _program(text: str) -> str:
@@ -40,8 +42,8 @@ def _program(text: str) -> str:
             raise ValueError(f"neither an absolute path nor {BUILTIN}NAME[,NAME...]")
         return text
     for name in builtins_of(text):
-        if name not in BUILTINS:
-            raise ValueError(f"no built-in check {brief(name, 40)!a}; there are {', '.join(BUILTINS)}")
+        if name not in NAMES:
+            raise ValueError(f"no built-in check {brief(name, 40)!a}; there are {', '.join(NAMES)}")
     return text
 
 
@@ -97,8 +99,8 @@ class Config(BaseModel):
     healthcheck_path: Annotated[StrictStr, AfterValidator(_program)]
     """The program that checks this node; `builtin:storage,paths` are checks of ours."""
     log_level: Literal["debug", "info", "warn", "warning", "error"] = "info"
-    timeout: Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)] = 55.0
-    """Seconds that the program may take. 55, so that the answer is there before NVRx's client gives up at 60."""
+    timeout: Seconds = DEFAULT_SECONDS
+    """Seconds that the program may take."""
     cache: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)] = 0.0
     """Seconds that an answer is given again, from its end. None: a launcher asks because something may just have
     broken, and those who ask at the same moment share one run anyhow."""
@@ -108,8 +110,8 @@ class Config(BaseModel):
     """Who may ask: jobs of any user, for a daemon that cannot be reached excludes nobody, and nobody notices."""
     socket_owner: Annotated[int, BeforeValidator(_user)] | None = None
     socket_group: Annotated[int, BeforeValidator(_group)] | None = None
-    builtin: dict[str, Any] = Field(default_factory=dict)
-    """What the built-in checks are told; they read it themselves."""
+    builtin: Builtin = Builtin()
+    """What the built-in checks are told. They read it again themselves, each time."""
 
     @property
     def needs_restart(self) -> tuple[object, ...]:
@@ -130,8 +132,9 @@ def parse(content: bytes, path: str) -> Config:
         if key not in Config.model_fields:
             nearest = difflib.get_close_matches(str(key)[:_MAX_QUOTED], Config.model_fields, n=1, cutoff=0)[0]
             raise ConfigError(f"{path}: unknown key {_quoted(key)}; the nearest known one is {nearest}")
+    builtin = told_by({SECTION: document.get(SECTION)}, path).builtin
     try:
-        return Config.model_validate(document)
+        config = Config.model_validate({**document, SECTION: builtin})
     except ValidationError as error:
         first = error.errors()[0]
         key = str(first["loc"][0])
@@ -139,6 +142,8 @@ def parse(content: bytes, path: str) -> Config:
         if first["type"] == "missing":
             raise ConfigError(f"{path}: {key} is missing") from error
         raise ConfigError(f"{path}: {key}: {problem}, got {_quoted(document[key])}") from error
+    require(builtins_of(config.healthcheck_path), config.builtin, path)
+    return config
 
 
 def remarks(config: Config) -> tuple[str, ...]:

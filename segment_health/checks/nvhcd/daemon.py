@@ -8,10 +8,11 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
+from segment_health.checks.builtin.settings import MAX_FILE, ConfigError
 from segment_health.notify import Systemd
 
 from . import reaper, service
-from .config import MAX_FILE, ConfigError, builtins_of, parse, remarks
+from .config import builtins_of, parse, remarks
 from .outcome import Ended
 from .place import Place
 from .program import NoReportError, Programs

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 from typing import NamedTuple
 
-from . import message
+from segment_health.checks import message
 
 MAX_STDOUT = 1 << 20
 MAX_STDERR = 1 << 16

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import grpc
 import grpc.aio
 
-from . import message
+from segment_health.checks import message
+
 from .outcome import Refusal
 
 if TYPE_CHECKING:

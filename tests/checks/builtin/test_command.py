@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from segment_health.checks.builtin import run
+from segment_health.checks.builtin import NAMES, run
 from segment_health.checks.builtin.answer import Verdict
+from segment_health.checks.builtin.settings import Builtin
 from segment_health.checks.health_check import Finding
-from segment_health.checks.nvhcd.config import BUILTINS
-from segment_health.cli import builtin, main
+from segment_health.cli import main
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -141,8 +141,9 @@ def test_a_check_that_fails_itself_knows_nothing() -> None:
 
 
 def test_the_names_are_those_that_it_offers() -> None:
-    """The command, what makes the checks and nvhcd's configuration know the same ones."""
-    assert set(builtin._NAMES) == set(run.NAMES) == set(BUILTINS)
+    """What the command and nvhcd's configuration take can be made."""
+    told = Builtin(paths=("/",), segment_health_check_dir="/")
+    assert set(run.prepared(NAMES, told, {}, "c.yaml")) == set(NAMES)
 
 
 def test_sigterm_ends_it_and_what_it_started(tmp_path: Path) -> None:

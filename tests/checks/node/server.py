@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from segment_health.checks.nvhcd import message
+from segment_health.checks import message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

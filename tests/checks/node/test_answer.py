@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from segment_health.checks import answer
-from segment_health.checks.nvhcd import message
+from segment_health.checks import answer, message
 
 CASES = json.loads((Path(__file__).parents[2] / "data/cases/nvhcd.json").read_text())
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc
 
-from segment_health.checks.nvhcd import message
+from segment_health.checks import message
 
 PATH = f"/{message.SERVICE}/{message.METHOD}"
 

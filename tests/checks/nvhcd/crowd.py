@@ -13,7 +13,7 @@ import sys
 import grpc
 import grpc.aio
 
-from segment_health.checks.nvhcd import message
+from segment_health.checks import message
 
 PATH = f"/{message.SERVICE}/{message.METHOD}"
 OPTIONS = [

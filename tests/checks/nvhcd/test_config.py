@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from segment_health.checks.nvhcd.config import Config, ConfigError, builtins_of, parse, remarks
+from segment_health.checks.builtin.settings import Builtin, ConfigError
+from segment_health.checks.nvhcd.config import Config, builtins_of, parse, remarks
 from segment_health.checks.nvhcd.program import argv
 
 LEAST = "socket_path: /run/nvhcd/nvhcd.sock\nhealthcheck_path: /usr/sbin/check\n"
@@ -30,20 +31,20 @@ def test_what_it_is_without_a_word() -> None:
         "socket_mode": 0o666,
         "socket_owner": None,
         "socket_group": None,
-        "builtin": {},
+        "builtin": Builtin().model_dump(),
     }
     assert remarks(config) == ()
 
 
 def test_every_key() -> None:
-    """Names of users and groups are looked up; what the built-in checks are told is theirs to judge."""
+    """Names of users and groups are looked up; what the built-in checks are told is theirs."""
     config = read(
         'log_level: warn\ntimeout: 10.5\ncache: 3\nmax_programs: 2\nsocket_mode: "0660"\nsocket_owner: root\n'
         "socket_group: 12345\nbuiltin: {paths: [/data]}\n"
     )
     assert (config.log_level, config.timeout, config.cache, config.max_programs) == ("warn", 10.5, 3, 2)
     assert (config.socket_mode, config.socket_owner, config.socket_group) == (0o660, 0, 12345)
-    assert config.builtin == {"paths": ["/data"]}
+    assert config.builtin == Builtin(paths=("/data",))
 
 
 @pytest.mark.parametrize(
@@ -64,6 +65,10 @@ def test_every_key() -> None:
         ("socket_owner: true", "c.yaml: socket_owner: no such user"),
         ("socket_group: no-such-group", "c.yaml: socket_group: no such group"),
         ("builtin: [paths]", "c.yaml: builtin: Input should be a valid dictionary"),
+        ("builtin: {path: /a}", "c.yaml: unknown key builtin.path; the nearest known one is paths"),
+        ("builtin: {paths: a}", "c.yaml: builtin.paths: not an absolute path: 'a'"),
+        ("healthcheck_path: builtin:paths", "c.yaml: builtin.paths: `paths` has none to look at"),
+        ("healthcheck_path: builtin:slurm,segment", "c.yaml: builtin.segment_health_check_dir: `segment` needs"),
         ("time_out: 3", "c.yaml: unknown key 'time_out'; the nearest known one is timeout"),
         ("Timeout: 3", "the nearest known one is timeout"),
         ("7: 3", "c.yaml: unknown key 7; "),

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from segment_health.checks.nvhcd.message import decode_response
+from segment_health.checks.message import decode_response
 from segment_health.checks.nvhcd.outcome import (
     MAX_STDERR,
     MAX_STDOUT,

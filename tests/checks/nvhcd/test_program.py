@@ -49,7 +49,7 @@ def run(marked: Marked, *command: str, timeout: float = 20) -> Ended:
         ("kill -9 0", Ended(-9, cause="SIGKILL")),
         ('read line; echo "$?"', Ended(0, b"1\n")),
         ("trap - PIPE; sh -c 'kill -PIPE $$'; echo $?", Ended(0, b"141\n")),
-        ("pwd; ls /proc/$$/fd | tr '\\n' ' '", Ended(0, b"/\n0 1 10 2 ")),
+        ("pwd; ls /proc/$$/fd", Ended(0, b"/\n0\n1\n10\n2\n")),
         ("echo $NOTIFY_SOCKET$LISTEN_FDS$WATCHDOG_USEC$GRPC_VERBOSITY-$KEPT", Ended(0, b"-kept\n")),
     ],
     ids=[

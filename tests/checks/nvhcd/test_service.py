@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from segment_health.checks.message import decode_response
 from segment_health.checks.nvhcd.config import Config, parse
-from segment_health.checks.nvhcd.message import decode_response
 from segment_health.checks.nvhcd.outcome import Answer, Outcome, Refusal
 from segment_health.checks.nvhcd.program import Programs
 from segment_health.checks.nvhcd.service import Service
@@ -252,10 +252,10 @@ def test_another_configuration_counts_at_once(scene: Scene, script: Script) -> N
 
 
 def test_a_builtin_check_has_one_question(scene: Scene) -> None:
-    """It gets no arguments of a request, so whatever is asked is answered by one run; this one is told nothing."""
+    """It gets no arguments of a request, so whatever is asked is answered by one run."""
 
     async def work() -> None:
-        service = scene.service("builtin:paths", timeout=50)
+        service = scene.service("builtin:nhc", timeout=50)
         came = await asyncio.gather(*(service.answer((name,)) for name in "abc"))
         assert came[0] == came[1] == came[2]
 
