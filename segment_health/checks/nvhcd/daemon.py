@@ -17,12 +17,14 @@ from .outcome import Ended
 from .place import Place
 from .program import NoReportError, Programs
 from .relay import Relay, inherited
-from .server import Server
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 
     from .config import Config
+    from .outcome import Outcome
+
+    Answer = Callable[[Sequence[str]], Awaitable[Outcome]]
 
 _DRAIN_SECONDS = 20.0
 """Beyond the program's own time, what calls that are being answered may take when the daemon ends."""
@@ -42,10 +44,30 @@ class Log(service.Listener, Protocol):
         """Say what is of this level, as a configuration names it."""
 
 
-class Daemon:
-    """Serves one configuration, read from the absolute `path`, until it is told to end."""
+class Server(Protocol):
+    """What takes calls (see server.Server)."""
 
-    def __init__(self, config: Config, path: str, log: Log, environ: MutableMapping[str, str]) -> None:
+    async def start(self, path: str) -> None:
+        """Bind a socket at a path, and serve. Raises OSError."""
+
+    async def stop(self, grace: float | None) -> None:
+        """Take no more calls; those that are being answered have so many seconds, None for none."""
+
+
+class Daemon:
+    """Serves one configuration, read from the absolute `path`, until it is told to end.
+
+    `serve` makes the server of a function that answers, and of one that is told what goes wrong.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        path: str,
+        log: Log,
+        environ: MutableMapping[str, str],
+        serve: Callable[[Answer, Callable[[str], None]], Server],
+    ) -> None:
         self._config = config
         self._path = path
         self._log = log
@@ -54,7 +76,7 @@ class Daemon:
         self._systemd = Systemd(environ)
         self._programs = Programs(environ)
         self._service = service.Service(config, path, self._programs, log, time.monotonic)
-        self._server = Server(self._service.answer, lambda sentence: log.remark("grpc", sentence))
+        self._server = serve(self._service.answer, lambda sentence: log.remark("grpc", sentence))
         self._signalled: asyncio.Queue[int] = asyncio.Queue()
 
     async def run(self) -> int:
@@ -66,18 +88,18 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._signalled.put_nowait, number)
         loop.set_exception_handler(lambda _, context: self._log.remark("trouble", _told(context)))
-        reaper.become_subreaper()
         path = self._config.socket_path if self._given is None else str(self._given.getsockname())
         with Place(path) as place:
             await self._server.start(place.to_bind)
-            relay = self._begin(place)
             feeding = asyncio.create_task(self._feed_watchdog())
             try:
+                relay = self._begin(place)
                 await self._remark(self._config)
                 await self._serve()
                 return await self._drain(relay)
             finally:
                 feeding.cancel()
+                await self._server.stop(None)
                 await self._service.close()
                 await self._programs.close()
 
@@ -112,7 +134,7 @@ class Daemon:
             "INFO", "end", "told to end: no more calls are taken, those that are being answered end first"
         )
         if relay is not None:
-            await relay.stop()
+            relay.stop()
         stopping = asyncio.create_task(self._server.stop(self._config.timeout + _DRAIN_SECONDS))
         second = asyncio.create_task(self._second_signal())
         await asyncio.wait({stopping, second}, return_when=asyncio.FIRST_COMPLETED)
@@ -185,11 +207,13 @@ class Daemon:
 
 
 def run(config: Config, path: str, log: Log, environ: MutableMapping[str, str]) -> int:
-    """Serve until a signal, as Daemon does, and return the same. Raises what that does, and ActivationError."""
+    """Serve over gRPC until a signal, as Daemon does, and return the same. Raises ActivationError too."""
+    from .server import Server as OverGrpc  # noqa: PLC0415 - 160 ms
 
     async def live() -> int:
-        return await Daemon(config, path, log, environ).run()
+        return await Daemon(config, path, log, environ, OverGrpc).run()
 
+    reaper.become_subreaper()
     return asyncio.run(live())
 
 

@@ -49,56 +49,62 @@ class Relay:
     def __init__(self, listening: socket.socket, path: str) -> None:
         self._listening = listening
         self._path = path
-        self._accepting: asyncio.Task[None] | None = None
+        self._pause: asyncio.TimerHandle | None = None
         self._calls: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         """Begin to take calls."""
         self._listening.setblocking(False)
         # Not by asyncio's server: that of Python 3.13 removes the socket's file when it ends, which is systemd's.
-        self._accepting = asyncio.create_task(self._accept())
+        asyncio.get_running_loop().add_reader(self._listening, self._accept)
 
-    async def stop(self) -> None:
+    def stop(self) -> None:
         """Take no further calls: those who come from here on wait for the next daemon."""
-        if self._accepting is not None:
-            self._accepting.cancel()
-            await asyncio.gather(self._accepting, return_exceptions=True)
-        self._listening.close()
+        if self._listening.fileno() >= 0:
+            self._rest()
+            self._listening.close()
 
     async def close(self) -> None:
         """End what is still passed on."""
-        await self.stop()
+        self.stop()
+        await asyncio.sleep(0)  # a task that has not begun would not close its socket
         for task in self._calls:
             task.cancel()
         await asyncio.gather(*self._calls, return_exceptions=True)
 
-    async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                caller, _ = await loop.sock_accept(self._listening)
-            except OSError:  # no descriptor is left, or the caller has gone
-                await asyncio.sleep(_PAUSE_SECONDS)
-                continue
-            if len(self._calls) >= _MAX_CALLS:
-                caller.close()
-                continue
-            task = asyncio.create_task(self._take(caller))
-            self._calls.add(task)
-            task.add_done_callback(self._calls.discard)
+    def _accept(self) -> None:
+        try:
+            caller, _ = self._listening.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        except OSError:  # no descriptor is left
+            self._rest()
+            self._pause = asyncio.get_running_loop().call_later(_PAUSE_SECONDS, self.start)
+            return
+        if len(self._calls) >= _MAX_CALLS:
+            caller.close()
+            return
+        task = asyncio.create_task(self._take(caller))
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+
+    def _rest(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._listening)
+        if self._pause is not None:
+            self._pause.cancel()
 
     async def _take(self, caller: socket.socket) -> None:
         reader, writer = await asyncio.open_unix_connection(sock=caller)
         try:
             inner_reader, inner_writer = await asyncio.open_unix_connection(self._path)
-        except OSError:
-            writer.close()
-            return
-        try:
-            await asyncio.gather(_pass_on(reader, inner_writer), _pass_on(inner_reader, writer))
+            try:
+                await asyncio.gather(_pass_on(reader, inner_writer), _pass_on(inner_reader, writer))
+            finally:
+                inner_writer.close()
+        except OSError:  # nobody is there any more, and the caller is told so
+            pass
         finally:
             writer.close()
-            inner_writer.close()
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
