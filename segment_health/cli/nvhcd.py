@@ -149,6 +149,7 @@ def _run(config: Config, path: str, log: DaemonLog) -> int:
         from segment_health.checks.nvhcd import daemon  # noqa: PLC0415 - 200 ms
         from segment_health.checks.nvhcd.place import PlaceError  # noqa: PLC0415
         from segment_health.checks.nvhcd.relay import ActivationError  # noqa: PLC0415
+        from segment_health.checks.nvhcd.server import Server  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in {"grpc", "google"}:
             raise
@@ -156,7 +157,7 @@ def _run(config: Config, path: str, log: DaemonLog) -> int:
             f"nvhcd: {error.name} is not installed; it comes with: pip install 'segment-health[nvhcd]'", USAGE
         ) from error
     try:
-        return daemon.run(config, path, log, os.environ)
+        return daemon.run(config, path, log, os.environ, Server)
     except (PlaceError, ActivationError) as error:
         raise Failure(f"nvhcd: {error}", USAGE) from error
     except OSError as error:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .outcome import Outcome
 
     Answer = Callable[[Sequence[str]], Awaitable[Outcome]]
+    Serve = Callable[[Answer, Callable[[str], None]], "Server"]
 
 _DRAIN_SECONDS = 20.0
 """Beyond the program's own time, what calls that are being answered may take when the daemon ends."""
@@ -66,7 +67,7 @@ class Daemon:
         path: str,
         log: Log,
         environ: MutableMapping[str, str],
-        serve: Callable[[Answer, Callable[[str], None]], Server],
+        serve: Serve,
     ) -> None:
         self._config = config
         self._path = path
@@ -206,12 +207,11 @@ class Daemon:
             await asyncio.sleep(self._watchdog / 2)
 
 
-def run(config: Config, path: str, log: Log, environ: MutableMapping[str, str]) -> int:
-    """Serve over gRPC until a signal, as Daemon does, and return the same. Raises ActivationError too."""
-    from .server import Server as OverGrpc  # noqa: PLC0415 - 160 ms
+def run(config: Config, path: str, log: Log, environ: MutableMapping[str, str], serve: Serve) -> int:
+    """Serve until a signal, as Daemon does, and return the same. Raises ActivationError too."""
 
     async def live() -> int:
-        return await Daemon(config, path, log, environ, OverGrpc).run()
+        return await Daemon(config, path, log, environ, serve).run()
 
     reaper.become_subreaper()
     return asyncio.run(live())
