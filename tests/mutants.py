@@ -20,6 +20,7 @@ STORE, PUBLISH, TAKEOVER = "tests/test_store.py", "tests/test_publish.py", "test
 PREFLIGHT, BUILTIN = "tests/checks/test_preflight.py", "tests/checks/builtin/test_answer.py"
 NHC, OWN_STATE = "tests/checks/builtin/test_nhc.py", "tests/checks/builtin/test_own_state.py"
 STORAGE_PROCESSES, STORAGE_HANGS = "tests/checks/test_storage_processes.py", "tests/checks/test_storage_hangs.py"
+NVHCD, NVHCD_TESTS = "segment_health/checks/nvhcd", "tests/checks/nvhcd"
 
 
 @dataclass(frozen=True)
@@ -410,10 +411,10 @@ MUTANTS = [
     ),
     Mutant(
         "a page takes the place of a living one",
-        "segment_health/page/listening.py",
+        "segment_health/sockets.py",
         "        try:\n            caller.connect(path)\n        except ConnectionRefusedError:\n"
-        "            os.unlink(path)\n            return\n",
-        "        os.unlink(path)\n        return\n        try:\n            caller.connect(path)\n",
+        "            os.unlink(path)\n            return True\n",
+        "        os.unlink(path)\n        return True\n        try:\n            caller.connect(path)\n",
         ("tests/page/test_listening.py",),
     ),
     Mutant(
@@ -566,13 +567,13 @@ MUTANTS = [
     Mutant(
         "log: passes that begin to fail again are passed over",
         "segment_health/cli/log.py",
-        "                self._said.pop(_alike(why), None)\n",
+        "                self._said.pop(alike(why), None)\n",
         "                pass\n",
         ("tests/test_log.py",),
     ),
     Mutant(
         "log: another process id is another trouble",
-        "segment_health/cli/log.py",
+        "segment_health/cli/lines.py",
         'return re.sub(r"\\d+(?:\\.\\d+)?", "#", sentence)',
         "return sentence",
         ("tests/test_log.py",),
@@ -786,6 +787,118 @@ MUTANTS = [
         "    if listed != name:\n",
         "    if False:\n",
         ("tests/test_one_node.py",),
+    ),
+    Mutant(
+        "nvhcd: only the process group is killed",
+        f"{NVHCD}/reaper.py",
+        "            left = descendants(os.getpid())\n            kill(left)\n",
+        "            left = descendants(os.getpid())\n",
+        (f"{NVHCD_TESTS}/test_program.py",),
+    ),
+    Mutant(
+        "nvhcd: a check outlives the daemon",
+        f"{NVHCD}/reaper.py",
+        "            if 0 in ready and not os.read(0, _CHUNK):\n                self.wanted = False\n",
+        "",
+        (f"{NVHCD_TESTS}/test_daemon.py",),
+    ),
+    Mutant(
+        "nvhcd: a missing program is an unhealthy node",
+        f"{NVHCD}/outcome.py",
+        "    if ended.errno is not None:\n        return _not_started(ended.errno, ended.cause, program)\n",
+        "",
+        (f"{NVHCD_TESTS}/test_outcome.py",),
+    ),
+    Mutant(
+        "nvhcd: half an answer is one",
+        f"{NVHCD}/outcome.py",
+        "    if ended.cut:\n",
+        "    if False:\n",
+        (f"{NVHCD_TESTS}/test_outcome.py",),
+    ),
+    Mutant(
+        "nvhcd: a late one that ends with 0 is healthy",
+        f"{NVHCD}/outcome.py",
+        "    if ended.late or ended.status is None:\n",
+        "    if ended.status is None:\n",
+        (f"{NVHCD_TESTS}/test_outcome.py",),
+    ),
+    Mutant(
+        "nvhcd: the mode is the umask's",
+        f"{NVHCD}/place.py",
+        "            os.chmod(self.to_bind, mode)\n",
+        "",
+        (f"{NVHCD_TESTS}/test_place.py",),
+    ),
+    Mutant(
+        "nvhcd: another daemon's socket is removed in the end",
+        f"{NVHCD}/place.py",
+        "self._inode is not None and _identity(self.path) == self._inode",
+        "self._inode is not None",
+        (f"{NVHCD_TESTS}/test_place.py",),
+    ),
+    Mutant(
+        "nvhcd: two may start at once",
+        f"{NVHCD}/place.py",
+        "            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
+        "",
+        (f"{NVHCD_TESTS}/test_place.py",),
+    ),
+    Mutant(
+        "nvhcd: who goes takes the run along",
+        f"{NVHCD}/service.py",
+        "await asyncio.shield(run.task)",
+        "await run.task",
+        (f"{NVHCD_TESTS}/test_service.py",),
+    ),
+    Mutant(
+        "nvhcd: errors are given again",
+        f"{NVHCD}/service.py",
+        "if isinstance(came, Answer) and config is",
+        "if config is",
+        (f"{NVHCD_TESTS}/test_service.py",),
+    ),
+    Mutant(
+        "nvhcd: what nobody waits for begins all the same",
+        f"{NVHCD}/service.py",
+        "                run.task.cancel()\n                self._forget(command, run)\n",
+        "",
+        (f"{NVHCD_TESTS}/test_service.py",),
+    ),
+    Mutant(
+        "nvhcd: a second program joins one that hangs",
+        f"{NVHCD}/service.py",
+        "            if not before.is_gone:\n",
+        "            if False:\n",
+        (f"{NVHCD_TESTS}/test_stuck.py",),
+    ),
+    Mutant(
+        "nvhcd: calls that are being answered are cut off",
+        f"{NVHCD}/daemon.py",
+        "self._server.stop(self._config.timeout + _DRAIN_SECONDS)",
+        "self._server.stop(None)",
+        (f"{NVHCD_TESTS}/test_life.py",),
+    ),
+    Mutant(
+        "nvhcd: systemd's words reach the program",
+        f"{NVHCD}/program.py",
+        " if not key.startswith(_SCRUBBED)",
+        "",
+        (f"{NVHCD_TESTS}/test_program.py",),
+    ),
+    Mutant(
+        "nvhcd: a caller at systemd's socket is forgotten",
+        f"{NVHCD}/relay.py",
+        "        finally:\n            writer.close()\n\n\nasync def",
+        "        finally:\n            pass\n\n\nasync def",
+        (f"{NVHCD_TESTS}/test_life.py",),
+    ),
+    Mutant(
+        "nvhcd: callers fill the log",
+        "segment_health/cli/nvhcd.py",
+        "        if self._allowance < 1:\n",
+        "        if False:\n",
+        (f"{NVHCD_TESTS}/test_command.py",),
     ),
 ]
 
