@@ -267,10 +267,15 @@ def call(host: Host) -> dict[str, object]:
 def test_nvhcd(host: Host) -> None:
     """It is ready, answers, rereads, lets a check end; its directory outlives it; systemd's socket is served."""
     host.write(NVHCD, f'#!/bin/sh\nexec {OURS} nvhcd "$@"\n')
-    host.write("/usr/bin/segment-health", f'#!/bin/sh\nexec {OURS} "$@"\n')
+    for path in ("/usr/bin/segment-health", NVHCD.replace("nvhcd", "segment-health")):
+        host.write(path, f'#!/bin/sh\nexec {OURS} "$@"\n')
+        host.run("chmod", "755", path)
     host.write("/usr/local/sbin/check", '#!/bin/sh\nuntil [ -e /run/go ]; do sleep 0.1; done; echo "{}"\n')
-    host.run("chmod", "755", NVHCD, "/usr/bin/segment-health", "/usr/local/sbin/check")
+    host.run("chmod", "755", NVHCD, "/usr/local/sbin/check")
     host.write("/run/go", "")
+    page = (ROOT / "docs/nvhcd.md").read_text()
+    service, socket = re.findall(r"^```bash\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    assert "answers by" in host.run("bash", "-euo", "pipefail", "-c", service)
     host.install("nvhcd-systemd")
     shown = host.shown("nvhcd", "ActiveState", "StatusText")
     assert shown["ActiveState"] == "active"
@@ -296,6 +301,7 @@ def test_nvhcd(host: Host) -> None:
     assert host.shown("nvhcd", "Result", "ExecMainStatus") == {"Result": "success", "ExecMainStatus": "0"}
     assert host.run("stat", "-c", "%i", "/run/nvhcd") == directory
 
+    host.run("bash", "-euo", "pipefail", "-c", socket)
     host.install("nvhcd-socket")
     assert host.shown("nvhcd", "ActiveState")["ActiveState"] == "inactive"
     inode = host.run("stat", "-c", "%i %a", "/run/nvhcd/nvhcd.sock")
