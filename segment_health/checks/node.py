@@ -9,23 +9,22 @@ Source: seed 001, "Endpoint behavior" and "Compatible service contract".
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
 import os
+import signal
 import stat
+import subprocess
+import sys
 from typing import TYPE_CHECKING, ClassVar
-from urllib.parse import quote
 
 from segment_health.record import brief
 
-from .answer import read
 from .health_check import Finding, HealthCheck, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
-
-    import grpc
-
-    from .message import Response
 
 DEFAULT_ARGS = ("--no-slurm", "--group", "prolog", "epilog", "logs", "gpu")
 """What NVRx 0.7 asks for: groups of checks, as Base Command Manager names them. NVRx 0.6 sends the first alone."""
@@ -33,10 +32,20 @@ TIMEOUT = 60.0
 """Seconds from the call to its answer, as NVRx has them."""
 _MAX_PATH = 107
 """Bytes that the address of a UNIX socket has room for (unix(7))."""
-_MAX_ANSWER = 4 << 20
-"""Bytes of an answer; more is refused before it is read."""
 _SHOWN = 300
-"""Characters of an error of gRPC that are shown: servers write them."""
+"""Characters of a path that are shown."""
+_START_SECONDS = 30.0
+"""What the process that asks may take beside its call: Python and gRPC are read, perhaps from shared storage."""
+_REAP_SECONDS = 2.0
+"""How long a killed process may take to disappear; one that is stuck in the kernel is left behind."""
+_PROGRAM = """\
+import json, sys
+told = json.load(sys.stdin)
+sys.path[:] = told["path"]
+from segment_health.checks.asking import main
+main(told)
+"""
+"""Finds what we would find, wherever we were imported from."""
 
 
 class NodeHealthCheck(HealthCheck):
@@ -47,7 +56,8 @@ class NodeHealthCheck(HealthCheck):
     `socket_path` is the older name of `endpoint`, which comes first.
 
     A service that cannot be asked, or does not answer in time, makes no node unhealthy: that is a remark.
-    Nothing of gRPC is imported before the first call, and no thread or descriptor is left after one.
+    Each call asks in a process of its own, 0.3 s: of gRPC nothing is ever in this one, which may fork as it likes,
+    and no thread or descriptor is left.
     ValueError where the seconds are none.
     """
 
@@ -74,10 +84,10 @@ class NodeHealthCheck(HealthCheck):
 
     def examine(self) -> Finding:
         """Ask once. Raises Unavailable where no answer came, or none that is one."""
-        return read(_ask(_socket(self.endpoint, self.socket_path), self.args, self.request_timeout_sec))
+        return _ask_in_child(socket_of(self.endpoint, self.socket_path), self.args, self.request_timeout_sec)
 
 
-def _socket(endpoint: str | None, socket_path: str | None) -> str:
+def socket_of(endpoint: str | None, socket_path: str | None = None) -> str:
     """Return the absolute path of the socket that is to be asked. Raises Unavailable where there is none."""
     told = endpoint or socket_path
     if not told:
@@ -112,48 +122,47 @@ def _path(endpoint: str, *, is_path: bool = False) -> str | None:
     return endpoint if is_path or endpoint.startswith(("/", "./")) else None
 
 
-def _ask(path: str, args: Sequence[str], seconds: float) -> Response:
-    """Call the service, which has so many seconds. Raises Unavailable where that brings no answer."""
+def _ask_in_child(path: str, args: Sequence[str], seconds: float) -> Finding:
+    """Ask in a process of its own. Raises Unavailable where no answer came, or none that is one."""
     try:
-        import grpc  # noqa: PLC0415 - 160 ms, which only those who ask shall wait for
-
-        from . import message  # noqa: PLC0415
-    except Exception as error:  # a broken installation raises what it likes
-        told = f"gRPC cannot be used here ({brief(str(error), _SHOWN)}); pip install 'segment-health[nvhcd]'"
-        raise Unavailable(told) from error
-    # Of its own, and without retries: what another channel learnt of this socket, or waits for, is of no account.
-    options = (
-        ("grpc.use_local_subchannel_pool", 1),
-        ("grpc.enable_retries", 0),
-        ("grpc.enable_http_proxy", 0),
-        ("grpc.max_receive_message_length", _MAX_ANSWER),
-    )
-    try:
-        content = message.encode(message.request(*args))
+        told = json.dumps({"path": sys.path, "socket": path, "args": list(args), "seconds": seconds})
     except (TypeError, ValueError) as error:
-        raise Unavailable(f"the arguments cannot be sent: {brief(str(error), _SHOWN)}") from error
+        raise Unavailable(f"the arguments cannot be sent: {error}") from error
     try:
-        with grpc.insecure_channel(f"unix:{quote(os.fsencode(path))}", options) as channel:
-            call: grpc.UnaryUnaryMultiCallable[bytes, bytes | None] = channel.unary_unary(
-                f"/{message.SERVICE}/{message.METHOD}"
-            )
-            answered = call(content, timeout=seconds)
-    except grpc.RpcError as error:
-        raise Unavailable(_why(path, error, seconds)) from error
-    nothing = f"{brief(path, _SHOWN)}: what came back is no answer of nvhcd"
-    if answered is None:  # a call that ended well, without a message; an empty one is the shortest failure
-        raise Unavailable(nothing)
+        child = subprocess.Popen(
+            [sys.executable, "-I", "-c", _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "GRPC_ENABLE_FORK_SUPPORT": "0"},
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise Unavailable(f"the process that asks cannot be started: {error.strerror}") from error
     try:
-        return message.decode_response(answered)
-    except message.DecodeError as error:
-        raise Unavailable(nothing) from error
+        answered, _ = child.communicate(told.encode(), timeout=seconds + _START_SECONDS)
+        found = json.loads(answered)
+    except subprocess.TimeoutExpired as error:
+        raise Unavailable(
+            f"{brief(path, _SHOWN)}: no answer within {seconds:g} s; who asked was killed"
+        ) from error
+    except ValueError as error:
+        raise Unavailable(f"the process that asks died (status {child.returncode}), and said nothing") from error
+    finally:
+        _end(child)
+    if "unavailable" in found:
+        raise Unavailable(found["unavailable"])
+    return Finding(tuple(found["problems"]), tuple(found["remarks"]))
 
 
-def _why(path: str, error: grpc.RpcError, seconds: float) -> str:
-    """Say what a call that failed has failed of."""
-    where, code, details = brief(path, _SHOWN), error.code(), brief(error.details() or "", _SHOWN)
-    if code.name == "DEADLINE_EXCEEDED":
-        return f"{where}: no answer within {seconds:g} s"
-    if code.name == "UNIMPLEMENTED":
-        return f"{where}: whoever listens there is no nvhcd ({details})"
-    return f"{where}: no answer: {code.name}: {details}"
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Leave nothing of a child; one that has ended is no longer there to be killed."""
+    if child.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(_REAP_SECONDS)
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()

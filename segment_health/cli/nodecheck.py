@@ -48,8 +48,10 @@ def nodecheck(context: click.Context, endpoint: str, args: tuple[str, ...], time
     Exit status 0: the node is healthy, or the service is unavailable, which makes no node unhealthy; the first
     word says which. 1: the service reports a failure. 2: a usage error.
     """
-    from segment_health.checks.health_check import Unavailable  # noqa: PLC0415 - each command loads what it needs
-    from segment_health.checks.node import NodeHealthCheck  # noqa: PLC0415
+    from segment_health.checks.answer import read  # noqa: PLC0415 - each command loads what it needs
+    from segment_health.checks.asking import ask  # noqa: PLC0415
+    from segment_health.checks.health_check import Unavailable  # noqa: PLC0415
+    from segment_health.checks.node import DEFAULT_ARGS, socket_of  # noqa: PLC0415
 
     if not 0 < timeout < math.inf:
         raise Failure(f"--timeout {timeout:g}: that is no time to wait; give seconds above 0", USAGE)
@@ -58,18 +60,18 @@ def nodecheck(context: click.Context, endpoint: str, args: tuple[str, ...], time
             arg.encode()
         except UnicodeEncodeError as error:
             raise Failure(f"argument {os.fsencode(arg)!r} is no UTF-8, and cannot be sent", USAGE) from error
-    check = NodeHealthCheck(endpoint, args or None, request_timeout_sec=timeout)
+    sent = args or DEFAULT_ARGS
     began = time.monotonic()
     finding: Finding | None = None
     try:
-        finding = check.examine()
+        finding = read(ask(socket_of(endpoint), sent, timeout))
         told = [*finding.problems, *finding.remarks]
     except Unavailable as error:
         told = [str(error)]
     word = "unavailable" if finding is None else "healthy" if finding.is_healthy else "unhealthy"
     if format_ == "json":
         seconds = round(time.monotonic() - began, 3)
-        say(json.dumps({"result": word, "args": check.args, "seconds": seconds, "told": told}))
+        say(json.dumps({"result": word, "args": sent, "seconds": seconds, "told": told}))
     else:
         say(printable(": ".join((word, "; ".join(told))) if told else f"{word}: {endpoint}"))
     context.exit(ATTENTION if word == "unhealthy" else DONE)

@@ -14,15 +14,16 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).parents[2] / "segment_health"
 # The shell, which does what the core decides; every other module is pure, a new one too until it is named here.
 SHELL = {
-    "__init__", "__main__", "atomic", "bounded", "checks.builtin.nhc", "checks.builtin.own_state",
-    "checks.builtin.run", "checks.builtin.settings", "checks.chain", "checks.health_check", "checks.node",
-    "checks.nvhcd.daemon", "checks.nvhcd.place", "checks.nvhcd.program", "checks.nvhcd.reaper",
-    "checks.nvhcd.relay", "checks.nvhcd.server", "checks.nvhcd.service", "checks.probe", "checks.probing",
-    "checks.storage", "consumer", "demo", "doctor.facts", "doctor.surroundings", "history", "ledger",
-    "lift", "lock", "metrics.textfile", "noded.directory", "noded.export", "noded.files", "notify",
-    "observe", "page.__main__", "page.answers", "page.door", "page.listening", "page.portrait",
-    "page.server", "page.sheet", "poke", "publish", "reload", "separate", "service", "settings", "signals",
-    "sockets", "sources", "store", "survey", "toml", "trust", "watch",
+    "__init__", "__main__", "atomic", "bounded", "checks.asking", "checks.builtin.nhc",
+    "checks.builtin.own_state", "checks.builtin.run", "checks.builtin.settings", "checks.chain",
+    "checks.health_check", "checks.node", "checks.nvhcd.daemon", "checks.nvhcd.place",
+    "checks.nvhcd.program", "checks.nvhcd.reaper", "checks.nvhcd.relay", "checks.nvhcd.server",
+    "checks.nvhcd.service", "checks.probe", "checks.probing", "checks.storage", "consumer", "demo",
+    "doctor.facts", "doctor.surroundings", "history", "ledger", "lift", "lock", "metrics.textfile",
+    "noded.directory", "noded.export", "noded.files", "notify", "observe", "page.__main__",
+    "page.answers", "page.door", "page.listening", "page.portrait", "page.server", "page.sheet", "poke",
+    "publish", "reload", "separate", "service", "settings", "signals", "sockets", "sources", "store",
+    "survey", "toml", "trust", "watch",
 }  # fmt: skip
 FOLDERS = ("cli", "templates")
 """Folders of which nothing is pure."""

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from segment_health.checks import asking, node
+from segment_health.checks.asking import ask
 from segment_health.checks.health_check import Finding, Unavailable
-from segment_health.checks.node import DEFAULT_ARGS, NodeHealthCheck
+from segment_health.checks.node import DEFAULT_ARGS, NodeHealthCheck, socket_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,16 +31,16 @@ if TYPE_CHECKING:
 HEALTHY = '{"fail_count": 0, "failed_checks": []}'
 
 
-def unavailable(endpoint: str | None, **traits: Any) -> str:
+def unavailable(endpoint: str | None, *, args: Any = DEFAULT_ARGS, seconds: float = 10) -> str:
     """Check that the service counts as unavailable, and the node as healthy; return what is said of that."""
-    check = NodeHealthCheck(endpoint, **traits)
     with pytest.raises(Unavailable) as caught:
-        check.examine()
+        ask(socket_of(endpoint), args, seconds)
     told = str(caught.value)
-    problems, remarks = check.look()
-    assert (problems, len(remarks)) == ((), 1)
     assert told.isprintable()
     assert len(told) < 1000
+    problems, remarks = NodeHealthCheck(endpoint, args, request_timeout_sec=seconds).look()
+    assert (problems, len(remarks)) == ((), 1)
+    assert remarks[0].isprintable()
     return told
 
 
@@ -61,7 +63,8 @@ def test_the_older_name_of_the_endpoint(server: Server, monkeypatch: pytest.Monk
     monkeypatch.chdir(server.path.parent)
     told = form.format(path, name=server.path.name)
     assert NodeHealthCheck(socket_path=told).examine() == Finding()
-    assert "no socket /no/such" in unavailable("/no/such", socket_path=told)
+    (remark,) = NodeHealthCheck("/no/such", socket_path=told).look().remarks
+    assert remark.startswith("no socket /no/such")
 
 
 @pytest.mark.parametrize(
@@ -117,18 +120,15 @@ def test_a_socket_that_nobody_listens_on(short_path: Path) -> None:
     assert "Connection refused" in unavailable(path)
 
 
-@pytest.mark.root
-def test_a_socket_that_is_not_for_us(server: Server) -> None:
-    """An ordinary user whom the socket's mode keeps out: gRPC's threads have no other rights than ours."""
-    path = server.answers(success=False)
-    assert not NodeHealthCheck(path).look().is_healthy
-    os.chmod(server.path.parent, 0o755)
-    os.chmod(path, 0o600)
-    os.seteuid(65534)
-    try:
-        assert "Permission denied" in unavailable(path)
-    finally:
-        os.seteuid(0)
+def test_a_socket_that_is_not_for_us(short_path: Path, serve: Any) -> None:
+    """Whom the socket's mode keeps out may not ask; root it keeps out of nothing."""
+    with serve(short_path / "s") as server:
+        path = server.answers(success=False)
+        os.chmod(path, 0)
+        if os.geteuid() == 0:
+            assert not NodeHealthCheck(path).examine().is_healthy
+        else:
+            assert "Permission denied" in unavailable(path)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_an_unavailable_service_is_a_warning(caplog: pytest.LogCaptureFixture) -
 def test_a_service_that_misbehaves_is_unavailable(server: Server, answer: Any, told: str) -> None:
     """Whatever it does that is no answer, the node is healthy, the reason is told, and the time is kept."""
     began = time.monotonic()
-    assert told in unavailable(server.answers(**answer), request_timeout_sec=1)
+    assert told in unavailable(server.answers(**answer), seconds=1)
     assert time.monotonic() - began < 15
 
 
@@ -271,7 +271,7 @@ def slowly(connection: socket.socket, what: bytes) -> None:
 def test_whoever_else_listens_there(listening: Listen, speak: Callable[[socket.socket], object]) -> None:
     """It is no nvhcd: the node is healthy, within the time."""
     began = time.monotonic()
-    assert "no answer" in unavailable(listening(speak), request_timeout_sec=1)
+    assert "no answer" in unavailable(listening(speak), seconds=1)
     assert time.monotonic() - began < 15
 
 
@@ -335,28 +335,26 @@ LEAVES = """
 import json, os, sys, threading, time
 from segment_health.checks.node import NodeHealthCheck
 
-assert not {"grpc", "google.protobuf"} & set(sys.modules), "imported before it is needed"
 check = NodeHealthCheck(sys.argv[1], request_timeout_sec=1)
-assert not {"grpc", "google.protobuf"} & set(sys.modules), "imported before it is needed"
 
 def held():
     return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
 
 before = held()
-for _ in range(20):
+for _ in range(5):
     check.look()
-deadline = time.monotonic() + 30
-while held() != before and time.monotonic() < deadline:
-    time.sleep(0.05)
-print(json.dumps([before, held(), threading.active_count()]))
+after = held()
+with open("/proc/thread-self/children") as file:
+    print(json.dumps([before, after, threading.active_count(), file.read()]))
+assert not {"grpc", "google.protobuf"} & set(sys.modules)
 """
 
 
 @pytest.mark.parametrize("answer", [{"output": HEALTHY}, {"abort": "UNAVAILABLE"}], ids=["answer", "error"])
 def test_nothing_is_left_behind(server: Server, answer: Any) -> None:
-    """No thread and no descriptor of twenty calls; gRPC is imported by the first of them."""
-    before, after, threads = json.loads(run_program(LEAVES, server.answers(**answer)))
-    assert (after, threads) == (before, 1)
+    """No thread, no descriptor and no child; gRPC is never in a launcher's process."""
+    before, after, threads, children = json.loads(run_program(LEAVES, server.answers(**answer)))
+    assert (after, threads, children) == (before, 1, "")
 
 
 FORKS = """
@@ -392,17 +390,48 @@ def test_from_many_threads(server: Server) -> None:
     assert found == [False] * 8
 
 
-WITHOUT = """
-import sys
-sys.modules[sys.argv[2]] = None
-from segment_health.checks.node import NodeHealthCheck
-print(NodeHealthCheck(sys.argv[1]).look())
-"""
+@pytest.mark.parametrize("missing", ["grpc", "google"])
+def test_without_grpc(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    """The extra is not installed, or broken: the node is healthy, and what to install is told."""
+    (tmp_path / f"{missing}.py").write_text("raise ImportError('not here')\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    (remark,) = NodeHealthCheck(server.answers(success=False)).look().remarks
+    assert "gRPC cannot be used here (" in remark
+    assert "pip install 'segment-health[nvhcd]'" in remark
 
 
-@pytest.mark.parametrize("missing", ["grpc", "google.protobuf"])
-def test_without_grpc(server: Server, missing: str) -> None:
-    """The extra is not installed: the node is healthy, and what to install is told."""
-    told = run_program(WITHOUT, server.answers(success=False), missing)
-    assert "problems=()" in told
-    assert "pip install 'segment-health[nvhcd]'" in told
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        pytest.param("exit 3", "died (status 3), and said nothing", id="ends"),
+        pytest.param("kill -9 $$", "died (status -9), and said nothing", id="killed"),
+        pytest.param("echo '{'", "died (status 0), and said nothing", id="half-an-answer"),
+        pytest.param("trap '' TERM; sleep 60 & wait", "no answer within 0.2 s; who asked was killed", id="late"),
+        pytest.param(None, "cannot be started: No such file or directory", id="missing"),
+    ],
+)
+def test_a_child_that_does_not_ask(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str | None, told: str
+) -> None:
+    """An interpreter that cannot be run, or is killed: the node is healthy, and nothing is left."""
+    python = tmp_path / "python"
+    if code is not None:
+        python.write_text(f"#!/bin/sh\n{code}\n")
+        python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setattr(node, "_START_SECONDS", 0.3)
+    (remark,) = NodeHealthCheck(server.answers(success=False), request_timeout_sec=0.2).look().remarks
+    assert told in remark
+
+
+def test_the_program_of_the_child(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """It prints what it found, or why nothing."""
+    told = {"socket": server.answers(success=False), "args": [], "seconds": 10}
+    asking.main(told)
+    server.answers(abort="UNAVAILABLE")
+    asking.main(told)
+    decoder = json.JSONDecoder()
+    printed = capsys.readouterr().out
+    first, end = decoder.raw_decode(printed)
+    assert first == {"problems": ["nvhcd reports a failure (exit code 0)"], "remarks": []}
+    assert list(decoder.raw_decode(printed, end)[0]) == ["unavailable"]
