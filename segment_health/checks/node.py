@@ -125,7 +125,9 @@ def _path(endpoint: str, *, is_path: bool = False) -> str | None:
 def _ask_in_child(path: str, args: Sequence[str], seconds: float) -> Finding:
     """Ask in a process of its own. Raises Unavailable where no answer came, or none that is one."""
     try:
-        told = json.dumps({"path": sys.path, "socket": path, "args": list(args), "seconds": seconds})
+        told = json.dumps(
+            {"path": list(map(str, sys.path)), "socket": path, "args": list(args), "seconds": seconds}
+        )
     except (TypeError, ValueError) as error:
         raise Unavailable(f"the arguments cannot be sent: {error}") from error
     try:
