@@ -53,6 +53,7 @@ class NodeHealthCheck(HealthCheck):
 
     `args` are handed to its health check; None stands for DEFAULT_ARGS, and an empty list for none.
     `request_timeout_sec` bounds each call, from connecting on; None is 60, since no call goes without a deadline.
+    The process that asks may take 30 s beside it, where Python lies on storage that hangs.
     `socket_path` is the older name of `endpoint`, which comes first.
 
     A service that cannot be asked, or does not answer in time, makes no node unhealthy: that is a remark.
