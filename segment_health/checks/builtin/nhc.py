@@ -9,6 +9,7 @@ call follow those of the site.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import select
@@ -34,6 +35,7 @@ _FAILED = re.compile(r"Health check failed: *(.*\S)")
 _RAN = "Running check:"
 _MAX_OUTPUT = 1 << 16
 _MAX_FAILED = 64
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _REAP_SECONDS = 2.0
 _PAUSE = 0.05
 
@@ -57,24 +59,41 @@ def look(program: str, environ: Mapping[str, str], seconds: float) -> Finding:
 
 def _run(program: str, environ: Mapping[str, str], seconds: float) -> tuple[int, str]:
     deadline = time.monotonic() + seconds
-    try:
-        process = subprocess.Popen(
-            [program, *_WORDS],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={**environ, "LC_ALL": "C"},
-            start_new_session=True,  # all that it starts can be found by it; and nhc has no need to make one
-        )
-    except OSError as error:
-        raise Unknown(f"{program} cannot be started: {error.strerror}") from error
-    try:
+    with _running(program, environ) as process:
         output = _read(process, deadline)
         if process.returncode is None:
             raise Unknown(f"{program} did not end within {seconds:g} s, and was killed")
-    finally:
-        _end(process)
     return process.returncode, output.decode("utf-8", "backslashreplace")
+
+
+@contextlib.contextmanager
+def _running(program: str, environ: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Start it, and leave nothing of it.
+
+    Signals whose handlers raise wait until it is known: one that was just born would live on.
+    """
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    process = None
+    try:
+        try:
+            process = subprocess.Popen(
+                [program, *_WORDS],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env={**environ, "LC_ALL": "C"},
+                start_new_session=True,  # all that it starts can be found by it; and nhc has no need to make one
+                # This process has no threads. What is blocked would be so in nhc as well.
+                preexec_fn=functools.partial(signal.pthread_sigmask, signal.SIG_SETMASK, held),  # noqa: PLW1509
+            )
+        except OSError as error:
+            raise Unknown(f"{program} cannot be started: {error.strerror}") from error
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
+        yield process
+    finally:
+        if process is not None:
+            _end(process)
 
 
 def _read(process: subprocess.Popen[bytes], deadline: float) -> bytes:
