@@ -90,9 +90,10 @@ class Place:
             os.chown(self.to_bind, -1 if owner is None else owner, -1 if group is None else group)
             os.chmod(self.to_bind, mode)
             self._inode = _identity(self.to_bind)
-        except OSError as error:
+        except (OSError, OverflowError) as error:  # OverflowError: a number that no user has
+            cause = error.strerror if isinstance(error, OSError) else error
             raise PlaceError(
-                f"{self.path}: its mode or owner cannot be set ({error.strerror}); nothing was done"
+                f"{self.path}: its mode or owner cannot be set ({cause}); nothing was done"
             ) from error
         try:
             self.replaced = clear(self.path)

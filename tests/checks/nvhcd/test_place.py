@@ -127,6 +127,15 @@ def test_places_that_cannot_be(short_path: Path, bound: socket.socket) -> None:
     assert bound.fileno() >= 0
 
 
+@pytest.mark.parametrize("number", [1 << 40, 1 << 80])
+def test_an_owner_that_nobody_is(short_path: Path, bound: socket.socket, number: int) -> None:
+    """A number that is too large is a sentence, as a user is whom one may not give it to."""
+    with Place(str(short_path / "s.sock")) as place:
+        bound.bind(place.to_bind)
+        with pytest.raises(PlaceError, match=r"its mode or owner cannot be set \(.*\); nothing was done"):
+            place.publish(0o666, number, None)
+
+
 @pytest.mark.root
 def test_it_is_given_away_before_it_is_seen(short_path: Path, bound: socket.socket) -> None:
     """Owner and group are set first."""
