@@ -50,7 +50,8 @@ class Lines:
     def once(self, level: str, event: str, message: str, like: str = "", **further: Any) -> None:
         """Say what has not been said for an hour, nor anything `like` it."""
         now, like = self._clock(), like or message
-        if now - self._said.get(like, float("-inf")) >= REPEAT_SECONDS:
+        # A clock that was set back makes nothing wait for it.
+        if not 0 <= now - self._said.get(like, float("-inf")) < REPEAT_SECONDS:
             if len(self._said) > 1000:  # noqa: PLR2004 - whatever is said, memory stays flat
                 self._said.clear()
             self._said[like] = now

@@ -137,6 +137,17 @@ def test_remarks_are_said_once(capfd: pytest.CaptureFixture[str]) -> None:
     assert len(lines()) <= 30
 
 
+def test_a_clock_that_is_set_back(capfd: pytest.CaptureFixture[str]) -> None:
+    """What is wrong is said again within an hour, whatever the clock was before."""
+    clock = FakeClock()
+    made, lines = log(capfd, clock)
+    made.remark("grpc", "gRPC: trouble")
+    clock.advance(-365 * 86400)
+    made.remark("grpc", "gRPC: trouble")
+    made.remark("grpc", "gRPC: trouble")
+    assert len(lines()) == 2
+
+
 @pytest.mark.parametrize(("level", "said"), [("debug", 3), ("info", 2), ("warn", 1), ("warning", 1), ("error", 0)])
 def test_levels(capfd: pytest.CaptureFixture[str], level: str, said: int) -> None:
     """A call that was answered again is for debugging; a refusal is a warning."""
