@@ -66,8 +66,19 @@ def test_what_says_nothing_of_the_node_is_an_error(daemon: Daemon, script: Scrip
     assert daemon.call("a\0b")["code"] == "INVALID_ARGUMENT"
     assert daemon.call("x" * 200_000)["code"] == "INVALID_ARGUMENT"
     assert daemon.call("x" * 300_000)["code"] == "RESOURCE_EXHAUSTED"
+    assert daemon.call(*[""] * 1000)["success"]
+    assert daemon.call(*[""] * 1001)["code"] == "INVALID_ARGUMENT"
     assert daemon.call(raw="\n\xff\xff")["code"] == "INVALID_ARGUMENT"
     assert daemon.call("fine")["success"]
+
+
+def test_a_call_without_a_request_ends(short_path: Path) -> None:
+    """Whoever begins as many calls as there may be, and asks nothing, keeps others away for seconds alone."""
+    told = subprocess.run(
+        [sys.executable, HERE / "half_open.py", short_path / "s"],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert json.loads(told.stdout) == {"half": ["DEADLINE_EXCEEDED"], "then": "OK"}
 
 
 def test_a_late_one_is_unhealthy(daemon: Daemon, script: Script) -> None:
