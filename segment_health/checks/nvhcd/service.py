@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from .config import builtins_of
-from .outcome import Answer, Ended, Outcome, Refusal, outcome, still_there
+from .outcome import Answer, Outcome, Refusal, outcome, still_there
 from .program import NoReportError, Programs, Running, argv
 
 if TYPE_CHECKING:
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     Command = tuple[str, ...]
 
+_MAX_STUCK = 16
+"""Questions whose programs the kernel does not let go, each with a process that waits for them. Beyond that no
+other is asked: there is no end to what callers can ask, and all of it may hang."""
 _MAX_CACHED = 16
 """Answers that are kept, of up to 1 MB each: launchers of one site ask one or two different questions."""
 
@@ -47,18 +50,26 @@ class Service:
     waits for it. What has not begun is forgotten with the last of them.
     """
 
-    def __init__(
-        self, config: Config, path: str, programs: Programs, listener: Listener, clock: Callable[[], float]
+    def __init__(  # noqa: PLR0913 - what it works with; and a bound, by name
+        self,
+        config: Config,
+        path: str,
+        programs: Programs,
+        listener: Listener,
+        clock: Callable[[], float],
+        *,
+        max_stuck: int = _MAX_STUCK,
     ) -> None:
         self._config = config
         self._path = path
         self._programs = programs
         self._listener = listener
         self._clock = clock
+        self._max_stuck = max_stuck
         self._places = asyncio.Semaphore(config.max_programs)
         self._runs: dict[Command, _Run] = {}
         self._cached: dict[Command, tuple[float, Answer]] = {}
-        self._stuck: dict[Command, tuple[float, Running, Ended]] = {}
+        self._stuck: dict[Command, tuple[float, Running, tuple[int, ...]]] = {}
 
     def configure(self, config: Config) -> None:
         """Answer by another configuration from here on; what runs goes on as it began."""
@@ -113,11 +124,12 @@ class Service:
 
     async def _run_program(self, command: Command, config: Config) -> Outcome:
         began = self._clock()
+        self._stuck = {asked: stuck for asked, stuck in self._stuck.items() if not stuck[1].is_gone}
         if (stuck := self._stuck.get(command)) is not None:
-            since, before, ended = stuck
-            if not before.is_gone:
-                return still_there(began - since, ended.left)
-            del self._stuck[command]
+            return still_there(began - stuck[0], stuck[2])
+        if len(self._stuck) >= self._max_stuck:
+            told = f"{len(self._stuck)} health checks hang in the kernel; until one ends no other is started"
+            return Refusal("RESOURCE_EXHAUSTED", told)
         running = await self._programs.start(command, config.timeout)
         if isinstance(running, Running):
             try:
@@ -125,7 +137,7 @@ class Service:
             except NoReportError:
                 return Refusal("ABORTED", "the process that ran the health check was killed; nothing is known")
             if ended.left:
-                self._stuck[command] = (began, running, ended)
+                self._stuck[command] = (began, running, ended.left)
         else:
             ended = running
         builtin = bool(builtins_of(config.healthcheck_path))

@@ -32,10 +32,10 @@ async def answer(args: Sequence[str]) -> Outcome:
     return Answer(content, success=True, summary="")
 
 
-async def ask(channel: grpc.aio.Channel) -> str:
+async def asked(channel: grpc.aio.Channel) -> str:
     """Ask as a launcher does; return the code."""
-    call = channel.unary_unary(PATH)(message.encode(message.request("a")))
-    return (await call.code()).name
+    ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(PATH)
+    return (await ask(message.encode(message.request("a"))).code()).name
 
 
 async def main(path: str) -> None:
@@ -43,10 +43,11 @@ async def main(path: str) -> None:
     server = Server(answer, print, request_seconds=0.5)
     await server.start(path)
     async with grpc.aio.insecure_channel(f"unix:{path}") as channel:
-        calls = [channel.stream_unary(PATH)() for _ in range(CALLS)]
+        begin: grpc.aio.StreamUnaryMultiCallable[bytes, bytes] = channel.stream_unary(PATH)
+        calls = [begin() for _ in range(CALLS)]
         ended = asyncio.gather(*(call.code() for call in calls))
         codes = sorted({code.name for code in await ended})
-        print(json.dumps({"half": codes, "then": await ask(channel)}))
+        print(json.dumps({"half": codes, "then": await asked(channel)}))
     await server.stop(None)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -11,10 +13,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from segment_health.checks.nvhcd.config import parse
+from segment_health.checks.nvhcd.outcome import Answer, Refusal
+from segment_health.checks.nvhcd.program import Programs
+from segment_health.checks.nvhcd.service import Service
 
-    from .conftest import Daemon
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from segment_health.checks.nvhcd.outcome import Outcome
+
+    from .conftest import Daemon, Marked
 
 PASSTHROUGH = Path(__file__).parents[2] / "faults/passthrough.py"
 
@@ -70,3 +79,46 @@ def test_a_check_in_the_kernel(daemon: Daemon, script: Callable[[str], str], mou
     assert time.monotonic() - began < 20
     mode.unlink()
     daemon.until(lambda: daemon.below() == [])
+
+
+class Nobody:
+    """Who is told, and does not listen."""
+
+    def ran(self, args: Sequence[str], outcome: Outcome, seconds: float) -> None:
+        """Do nothing."""
+
+    def repeated(self, args: Sequence[str]) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.root
+def test_not_without_end(marked: Marked, script: Callable[[str], str], mount: Path) -> None:
+    """Whoever asks ever other questions leaves no more than so many processes; later all are answered again."""
+    told = {"socket_path": "/s", "healthcheck_path": script(f"stat {mount}/none; echo done"), "timeout": 0.2}
+    mode = mount.with_name("mode")
+    mode.write_text("* hang\n")
+
+    async def work() -> None:
+        programs = Programs(marked.environ)
+        config = parse(json.dumps(told).encode(), "c.yaml")
+        service = Service(config, "/c.yaml", programs, Nobody(), time.monotonic, max_stuck=1)
+        first = await service.answer(("a",))
+        assert isinstance(first, Answer)
+        assert not first.success
+        stuck = marked.living()
+        another = await service.answer(("b",))
+        assert another == Refusal(
+            "RESOURCE_EXHAUSTED", "1 health checks hang in the kernel; until one ends no other is started"
+        )
+        again = await service.answer(("a",))
+        assert isinstance(again, Answer)
+        assert again.summary == "still hangs"
+        assert marked.living() == stuck
+        mode.unlink()
+        await marked.soon(lambda: not marked.living())
+        last = await service.answer(("b",))
+        assert isinstance(last, Answer)
+        assert last.success
+        await programs.close()
+
+    asyncio.run(work())
