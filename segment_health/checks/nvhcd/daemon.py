@@ -13,7 +13,7 @@ from segment_health.notify import Systemd
 
 from . import reaper, service
 from .config import builtins_of, parse, remarks
-from .outcome import Ended
+from .outcome import Ended, unfit
 from .place import Place
 from .program import NoReportError, Programs
 from .relay import Relay, inherited
@@ -172,6 +172,8 @@ class Daemon:
     async def _read(self) -> bytes:
         """Read it. Raises OSError."""
         ended = await self._look("/bin/cat", "--", self._path)
+        if ended.errno is not None:
+            raise OSError(f"{self._path}: could not be read: {ended.cause}")
         if ended.late or ended.status is None:
             raise OSError(f"{self._path}: could not be read within {_READ_SECONDS:g} s")
         if ended.status != 0:
@@ -195,10 +197,8 @@ class Daemon:
         program = config.healthcheck_path
         if not builtins_of(program):
             found = await self._look("/usr/bin/test", "-f", program, "-a", "-x", program)
-            if found.status != 0:
-                told = f"{program} is no program that can be run; until it is, calls fail"
-                told = f"{self._path}: healthcheck_path: {told}, and launchers go on without the check"
-                self._log.say("WARNING", "config", told)
+            if (told := unfit(found, program, _READ_SECONDS)) is not None:
+                self._log.say("WARNING", "config", f"{self._path}: healthcheck_path: {told}")
 
     async def _feed_watchdog(self) -> None:
         """Tell systemd, where it wants to hear it, that calls are still being answered."""

@@ -85,6 +85,18 @@ def still_there(age: float, left: tuple[int, ...]) -> Answer:
     return _unhealthy(_KILLED, "", told, "still hangs")
 
 
+def unfit(looked: Ended, program: str, seconds: float) -> str | None:
+    """Say what is wrong with a program that test(1) looked at within so many seconds; None where it is fit."""
+    if looked.errno is not None:  # then it is no fault of the program's
+        return f"nothing can be run ({looked.cause}); calls fail, and launchers go on without the check"
+    if looked.late or looked.status not in {0, 1}:
+        return f"{program} could not be looked at within {seconds:g} s; while it is so, calls may be late"
+    if looked.status == 1:
+        told = f"{program} is no program that can be run; until it is, calls fail"
+        return f"{told}, and launchers go on without the check"
+    return None
+
+
 def _unhealthy(status: int, stdout: str, stderr: str, summary: str) -> Answer:
     made = message.response(success=False, exit_code=status, output=stdout, error=stderr)
     return Answer(message.encode(made), success=False, summary=summary)

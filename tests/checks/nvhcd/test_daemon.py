@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import pwd
+import resource
 import signal
 import socket
 import subprocess
@@ -205,6 +206,18 @@ def test_it_rereads_its_configuration(daemon: Daemon, script: Script) -> None:
     hup("No such file or directory")
     assert daemon.call()["output"] == "two\n"
     assert daemon.end() == 0
+
+
+def test_a_configuration_that_nothing_can_read(daemon: Daemon, script: Script) -> None:
+    """Where no file can be opened that is what the log says, and the configuration in force stays."""
+    daemon.start(script(ECHO))
+    soft, hard = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (3, hard))
+    os.kill(daemon.pid, signal.SIGHUP)
+    daemon.until(lambda: "the configuration in force stays" in daemon.said())
+    assert f"{daemon.config}: could not be read: no process to start it: Too many open files" in daemon.said()
+    resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (soft, hard))
+    assert daemon.call()["success"]
 
 
 def test_a_living_socket_is_refused(daemon: Daemon, script: Script) -> None:

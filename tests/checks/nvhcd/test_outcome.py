@@ -15,6 +15,7 @@ from segment_health.checks.nvhcd.outcome import (
     Refusal,
     outcome,
     still_there,
+    unfit,
 )
 
 LATE = "the health check did not end within 5 s and was killed"
@@ -114,3 +115,25 @@ def test_the_largest_answer_is_one_that_clients_take() -> None:
     came = outcome(Ended(1, b"\xff" * MAX_STDOUT, b"\xff" * MAX_STDERR, cut=True), "/c", 5)
     assert isinstance(came, Answer)
     assert len(came.content) < 4 << 20
+
+
+@pytest.mark.parametrize(
+    ("looked", "said"),
+    [
+        (Ended(status=0), None),
+        (
+            Ended(status=1),
+            "/c is no program that can be run; until it is, calls fail, and launchers go on without the check",
+        ),
+        (
+            Ended(errno=errno.EAGAIN, cause="no process to start it: C"),
+            "nothing can be run (no process to start it: C); calls fail, and launchers go on without the check",
+        ),
+        (Ended(late=True), "/c could not be looked at within 7 s; while it is so, calls may be late"),
+        (Ended(status=-9), "/c could not be looked at within 7 s; while it is so, calls may be late"),
+    ],
+    ids=["fit", "unfit", "no-process", "late", "killed"],
+)
+def test_what_is_said_of_a_program_before_it_is_called(looked: Ended, said: str | None) -> None:
+    """It is called no program only by whoever has seen that."""
+    assert unfit(looked, "/c", 7) == said
