@@ -98,7 +98,7 @@ class Run:
     """One program, from its start to the end of all that it started."""
 
     def __init__(self, order: dict[str, Any]) -> None:
-        self._timeout = float(order["timeout"])
+        self._deadline = time.monotonic() + float(order["timeout"])
         self.out, self.err = Output(order["stdout"]), Output(order["stderr"])
         self.status: int | None = None
         self.late = False
@@ -114,17 +114,16 @@ class Run:
             _become([word.encode() for word in order["argv"]], self.out.writing, self.err.writing, failing)
         for end in (failing, self.out.writing, self.err.writing):
             os.close(end)
-        told = os.read(failed, 16)  # ends when the program begins
+        self.errno = self._begin(failed)
         os.close(failed)
-        self.errno = int(told) if told else None
 
     def wait(self) -> None:
         """Read what the program writes until it has ended, its time is over, or nobody wants to know."""
-        self._watch(self._timeout)
+        self._watch(self._deadline)
         if self.status is None and self.wanted:
             self.late = True
             self._signal_group(signal.SIGTERM)
-            self._watch(_TERM_SECONDS)
+            self._watch(time.monotonic() + _TERM_SECONDS)
 
     def sweep(self) -> list[int]:
         """Kill all that is left, and take the rest of the output; return what could not be killed."""
@@ -150,8 +149,18 @@ class Run:
             kill(descendants(os.getpid()))
             time.sleep(_LEFT_SECONDS)
 
-    def _watch(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
+    def _begin(self, failed: int) -> int | None:
+        """Wait until the program begins; return why it cannot. On storage that hangs it does neither."""
+        while self.wanted and (left := self._deadline - time.monotonic()) > 0:
+            ready = select.select([0, failed], [], [], left)[0]
+            if failed in ready:
+                told = os.read(failed, 16)  # its end comes with the program
+                return int(told) if told else None
+            if 0 in ready and not os.read(0, _CHUNK):
+                self.wanted = False
+        return None
+
+    def _watch(self, deadline: float) -> None:
         while self.status is None and self.wanted and (left := deadline - time.monotonic()) > 0:
             outputs = {output.reading: output for output in (self.out, self.err) if output.open}
             ready = select.select([0, self._bell, *outputs], [], [], left)[0]
