@@ -26,6 +26,8 @@ _REFILL_SECONDS = 10.0
 """From one line of theirs to the next, after that: 360 an hour."""
 _MAX_ARGS = 200
 """Characters of a request's arguments that a line shows."""
+_MAX_SAID = 1000
+"""Characters of a program's standard error that a line shows: who is to mend the node may have nothing else."""
 _LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "warning": "WARNING", "error": "ERROR"}
 
 
@@ -44,7 +46,7 @@ class DaemonLog(Lines):
 
     def ran(self, args: Sequence[str], outcome: Outcome, seconds: float) -> None:
         """Say how a program ended."""
-        from segment_health.checks.nvhcd.outcome import Refusal  # noqa: PLC0415
+        from segment_health.checks.nvhcd.outcome import Answer, Refusal  # noqa: PLC0415
 
         if isinstance(outcome, Refusal):
             level, told, result = "WARNING", f"no answer: {brief(outcome.sentence, 1000)}", outcome.code
@@ -53,7 +55,10 @@ class DaemonLog(Lines):
             told, result = f"{'healthy' if outcome.success else 'unhealthy'}: {outcome.summary}", outcome.summary
         shown = _shown(args)
         message = f"check {shown}: {told}, after {seconds:.1f} s"
-        self._ration(level, "check", message, args=shown, result=result, seconds=round(seconds, 3))
+        further = {"args": shown, "result": result, "seconds": round(seconds, 3)}
+        if isinstance(outcome, Answer) and (said := brief(outcome.said.strip(), _MAX_SAID)):
+            message, further = f"{message}; {said}", {**further, "error": said}
+        self._ration(level, "check", message, **further)
 
     def repeated(self, args: Sequence[str]) -> None:
         """Say that a call was answered from the cache."""

@@ -39,11 +39,12 @@ class Ended(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A HealthCheckResponse, written, and how a log speaks of it."""
+    """A HealthCheckResponse, written, and how a log speaks of it; `said` is its `error`."""
 
     content: bytes
     success: bool
     summary: str
+    said: str = ""
 
 
 class Refusal(NamedTuple):
@@ -75,7 +76,7 @@ def outcome(ended: Ended, program: str, timeout: float, *, builtin: bool = False
             f"{program} wrote more than {MAX_STDOUT} bytes to standard output, so what it found cannot be told",
         )
     content = message.encode(message.response(success=True, exit_code=0, output=stdout, error=stderr))
-    return Answer(content, success=True, summary="status 0")
+    return Answer(content, success=True, summary="status 0", said=stderr)
 
 
 def still_there(age: float, left: tuple[int, ...]) -> Answer:
@@ -99,7 +100,7 @@ def unfit(looked: Ended, program: str, seconds: float) -> str | None:
 
 def _unhealthy(status: int, stdout: str, stderr: str, summary: str) -> Answer:
     made = message.response(success=False, exit_code=status, output=stdout, error=stderr)
-    return Answer(message.encode(made), success=False, summary=summary)
+    return Answer(message.encode(made), success=False, summary=summary, said=stderr)
 
 
 def _not_started(number: int, cause: str, program: str) -> Refusal:

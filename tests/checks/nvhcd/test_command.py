@@ -126,6 +126,18 @@ def test_lines_about_calls_are_rationed(capfd: pytest.CaptureFixture[str]) -> No
     assert said[0].endswith("WARNING check without arguments: unhealthy: late, after 0.1 s")
 
 
+@pytest.mark.parametrize("success", [True, False])
+def test_what_a_program_wrote_is_in_the_log(capfd: pytest.CaptureFixture[str], success: bool) -> None:
+    """Its standard error, as a line and cut: callers may keep it to themselves, and a person has to know."""
+    made, lines = log(capfd, FakeClock())
+    made.ran(("a",), Answer(b"", success=success, summary="S", said="squeue: \x1b[31m\nno such node\n"), 0.1)
+    made.ran(("a",), Answer(b"", success=success, summary="S", said="x" * 5000), 0.1)
+    first, second = lines()
+    assert first.endswith(r"healthy: S, after 0.1 s; squeue: \x1b[31m\nno such node")
+    assert "; " + "x" * 900 in second
+    assert len(second) < 1200
+
+
 def test_remarks_are_said_once(capfd: pytest.CaptureFixture[str]) -> None:
     """The same with another number is the same; they share the ration."""
     made, lines = log(capfd, FakeClock())
