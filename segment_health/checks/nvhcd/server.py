@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from .outcome import Outcome
 
-_MAX_REQUEST = 1 << 18
-"""Bytes of a request; a command line may be longer, but nobody's is."""
+_MAX_REQUEST = 1 << 16
+"""Bytes of a request. A command line may be longer, but nobody's is, and each call that waits holds its own."""
 _MAX_ARGS = 1000
 """Arguments of a request. An empty one is two bytes there, and many times that here, in each call that waits."""
 _MAX_CALLS = 1000
