@@ -798,8 +798,9 @@ MUTANTS = [
     Mutant(
         "nvhcd: a check outlives the daemon",
         f"{NVHCD}/reaper.py",
-        "            if 0 in ready and not os.read(0, _CHUNK):\n                self.wanted = False\n",
-        "",
+        "            if 0 in ready and not os.read(0, _CHUNK):\n                self.wanted = False\n"
+        "            for ",
+        "            for ",
         (f"{NVHCD_TESTS}/test_daemon.py",),
     ),
     Mutant(
@@ -868,9 +869,30 @@ MUTANTS = [
     Mutant(
         "nvhcd: a second program joins one that hangs",
         f"{NVHCD}/service.py",
-        "            if not before.is_gone:\n",
-        "            if False:\n",
+        " if not stuck[1].is_gone}",
+        " if False}",
         (f"{NVHCD_TESTS}/test_stuck.py",),
+    ),
+    Mutant(
+        "nvhcd: what hangs has no bound",
+        f"{NVHCD}/service.py",
+        "len(self._stuck) >= self._max_stuck",
+        "False",
+        (f"{NVHCD_TESTS}/test_stuck.py",),
+    ),
+    Mutant(
+        "nvhcd: a program that cannot begin has all the time",
+        f"{NVHCD}/reaper.py",
+        "select.select([0, failed], [], [], left)",
+        "select.select([0, failed], [], [])",
+        (f"{NVHCD_TESTS}/test_stuck.py",),
+    ),
+    Mutant(
+        "nvhcd: a call may keep its request to itself",
+        f"{NVHCD}/server.py",
+        "asyncio.wait_for(anext(requests), seconds)",
+        "anext(requests)",
+        (f"{NVHCD_TESTS}/test_daemon.py",),
     ),
     Mutant(
         "nvhcd: calls that are being answered are cut off",
