@@ -62,11 +62,10 @@ def outcome(ended: Ended, program: str, timeout: float, *, builtin: bool = False
     if ended.errno is not None:
         return _not_started(ended.errno, ended.cause, program)
     stdout, stderr = (text.decode("utf-8", "replace") for text in (ended.stdout, ended.stderr))
+    if builtin and (why := _unknown(ended, stdout, stderr, timeout)):
+        return Refusal("UNAVAILABLE", f"the check does not know: {why[:500]}")
     if ended.late or ended.status is None:
         return _unhealthy(_KILLED, stdout, _joined(_lateness(ended, timeout), stderr), "late")
-    if builtin and (ended.status not in {0, _UNHEALTHY} or not stdout.lstrip().startswith("{")):
-        why = stderr.strip() or f"{_how(ended)}, without an answer"
-        return Refusal("UNAVAILABLE", f"the check does not know: {why[:500]}")
     if ended.status != 0:
         said = stderr if ended.status > 0 else _joined(f"the health check was {_how(ended)}", stderr)
         return _unhealthy(ended.status, stdout, said, _how(ended))
@@ -77,6 +76,18 @@ def outcome(ended: Ended, program: str, timeout: float, *, builtin: bool = False
         )
     content = message.encode(message.response(success=True, exit_code=0, output=stdout, error=stderr))
     return Answer(content, success=True, summary="status 0", said=stderr)
+
+
+def _unknown(ended: Ended, stdout: str, stderr: str, timeout: float) -> str:
+    """Say why a built-in check knows nothing; nothing where it knows.
+
+    Each of them bounds what it asks. So one whose own time is over is a busy node's, or one of ours that is wrong.
+    """
+    if ended.late or ended.status is None:
+        return _lateness(ended, timeout)
+    if ended.status in {0, _UNHEALTHY} and stdout.lstrip().startswith("{"):
+        return ""
+    return stderr.strip() or f"{_how(ended)}, without an answer"
 
 
 def still_there(age: float, left: tuple[int, ...]) -> Answer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from .config import builtins_of
 from .outcome import Answer, Outcome, Refusal, outcome, still_there
@@ -43,6 +43,15 @@ class _Run:
     task: asyncio.Task[Outcome] | None = None
 
 
+class _Stuck(NamedTuple):
+    """A run of which processes are left that the kernel does not let go; what was answered then."""
+
+    began: float
+    running: Running
+    left: tuple[int, ...]
+    came: Outcome
+
+
 class Service:
     """Answers calls; `path` is where the configuration is, `clock` a monotonic one.
 
@@ -69,7 +78,7 @@ class Service:
         self._places = asyncio.Semaphore(config.max_programs)
         self._runs: dict[Command, _Run] = {}
         self._cached: dict[Command, tuple[float, Answer]] = {}
-        self._stuck: dict[Command, tuple[float, Running, tuple[int, ...]]] = {}
+        self._stuck: dict[Command, _Stuck] = {}
 
     def configure(self, config: Config) -> None:
         """Answer by another configuration from here on; what runs goes on as it began."""
@@ -124,9 +133,11 @@ class Service:
 
     async def _run_program(self, command: Command, config: Config) -> Outcome:
         began = self._clock()
-        self._stuck = {asked: stuck for asked, stuck in self._stuck.items() if not stuck[1].is_gone}
+        self._stuck = {asked: stuck for asked, stuck in self._stuck.items() if not stuck.running.is_gone}
+        builtin = bool(builtins_of(config.healthcheck_path))
         if (stuck := self._stuck.get(command)) is not None:
-            return still_there(began - stuck[0], stuck[2])
+            # A built-in check has said already what hangs: what is left of it is not the check, but what it asked.
+            return stuck.came if builtin else still_there(began - stuck.began, stuck.left)
         if len(self._stuck) >= self._max_stuck:
             told = f"{len(self._stuck)} health checks hang in the kernel; until one ends no other is started"
             return Refusal("RESOURCE_EXHAUSTED", told)
@@ -136,12 +147,12 @@ class Service:
                 ended = await running.wait()
             except NoReportError:
                 return Refusal("ABORTED", "the process that ran the health check was killed; nothing is known")
-            if ended.left:
-                self._stuck[command] = (began, running, ended.left)
         else:
             ended = running
-        builtin = bool(builtins_of(config.healthcheck_path))
-        return outcome(ended, config.healthcheck_path, config.timeout, builtin=builtin)
+        came = outcome(ended, config.healthcheck_path, config.timeout, builtin=builtin)
+        if isinstance(running, Running) and ended.left:
+            self._stuck[command] = _Stuck(began, running, ended.left, came)
+        return came
 
     def _keep(self, command: Command, now: float, answer: Answer) -> None:
         self._cached[command] = (now, answer)

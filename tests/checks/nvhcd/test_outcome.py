@@ -82,10 +82,15 @@ def test_an_answer(ended: Ended, success: bool, exit_code: int, output: str, err
             Ended(-9, cause="SIGKILL"), True, "UNAVAILABLE",
             "the check does not know: killed by SIGKILL, without an answer",
         ),
+        (
+            Ended(-9, JSON, late=True), True, "UNAVAILABLE",
+            "the check does not know: the health check did not end within 5 s and was killed",
+        ),
     ],
     ids=[
         "missing", "not-executable", "no-format", "too-long", "nul", "no-process", "cut", "builtin-unknown",
         "builtin-usage", "builtin-traceback", "builtin-silent", "builtin-killed",
+        "builtin-late",
     ],
 )  # fmt: skip
 def test_a_refusal(ended: Ended, builtin: bool, code: str, said: str) -> None:
