@@ -128,6 +128,8 @@ def _of_lustre(read: Outcome) -> Iterator[str]:
 
 
 def _absolute(path: str) -> str:
+    if not isinstance(path, str):
+        raise TypeError(f"not a path: {path!r:.80}")
     if not path.startswith("/"):
         raise ValueError(f"not an absolute path: {path!r}")
     return path

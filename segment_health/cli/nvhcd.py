@@ -159,7 +159,8 @@ def _run(config: Config, path: str, log: DaemonLog) -> int:
         if (error.name or "").partition(".")[0] not in {"grpc", "google"}:
             raise
         raise Failure(
-            f"nvhcd: {error.name} is not installed; it comes with: pip install 'segment-health[nvhcd]'", USAGE
+            f"nvhcd: no gRPC here ({error.name}); it comes with: pip install 'segment-health[nvhcd]'",
+            USAGE,
         ) from error
     try:
         return daemon.run(config, path, log, os.environ, Server)

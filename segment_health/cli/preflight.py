@@ -171,6 +171,8 @@ def _told(result: Result) -> str:
     if result.finding is None:
         return f"{step.title} ({step.about}): not reached"
     passed = "passed" if result.finding.is_healthy else "failed"
+    if result.finding.is_healthy and result.finding.remarks:
+        passed = "passed, with a remark,"
     return f"{step.title} ({step.about}): {passed} in {result.seconds:.3f} s"
 
 

@@ -117,6 +117,7 @@ def test_no_path_is_well() -> None:
         pytest.param(
             lambda: StoragePathHealthCheck("/data"), r"paths are several, as in \['/data'\]", id="a string"
         ),
+        pytest.param(lambda: StoragePathHealthCheck([5]), "not a path: 5", id="a number"),  # type: ignore[list-item]
         pytest.param(lambda: StoragePathHealthCheck([], seconds=0), "from 0 to 86400: 0", id="no time"),
         pytest.param(lambda: StoragePathHealthCheck([], seconds=float("nan")), "to 86400: nan", id="not a number"),
         pytest.param(lambda: DistributedStorageHealthCheck(seconds=1e300), "from 0 to 86400", id="too long"),

@@ -22,7 +22,7 @@ DEFAULT_SECONDS = 55.0
 gives up at 60."""
 _MAX_QUOTED = 200
 _ENDING_SECONDS = 5.0
-"""What is left of nvhcd's time for the answer: what it has to kill, it calls unhealthy."""
+"""What is left of nvhcd's time for the answer: what it has to kill knows nothing."""
 
 _Path = Annotated[StrictStr, AfterValidator(values.absolute)]
 
@@ -59,7 +59,7 @@ class Builtin(BaseModel):
     """LBNL Node Health Check."""
 
 
-Seconds = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(strict=True, gt=0, le=3600, allow_inf_nan=False)]
 
 
 class _File(BaseModel):

@@ -10,7 +10,7 @@ import difflib
 import grp
 import pwd
 import re
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictStr, ValidationError
 
@@ -27,12 +27,17 @@ from segment_health.checks.builtin.settings import (
 )
 from segment_health.record import brief, printable
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 CLIENT_SECONDS = 60.0
 """After which NVRx's client gives up on a call, and takes the node for healthy."""
 ANSWER_SECONDS = 2.0
 """What a call may take beside the program: its start, its end by force, the way there and back."""
 BUILTIN = "builtin:"
 _MAX_QUOTED = 200
+_NO_ID = (1 << 32) - 1
+"""What chown(2) takes for "as it is"; no user and no group has it."""
 
 
 def _program(text: str) -> str:
@@ -59,6 +64,8 @@ def _socket_path(text: str) -> str:
     address.parse(f"unix:{values.absolute(text)}")
     if text.endswith("/"):
         raise ValueError("the path of a directory")
+    if "," in text:
+        raise ValueError("has a comma, which ends a path for gRPC's clients")
     return text
 
 
@@ -69,24 +76,22 @@ def _mode(value: object) -> int:
     return int(value.removeprefix("0o"), 8)
 
 
-def _user(value: object) -> int:
-    """Take the name or the number of a user."""
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
-    try:
-        return pwd.getpwnam(str(value)).pw_uid
-    except (KeyError, ValueError):
-        raise ValueError("no such user") from None
+def _id_of(kind: str, find: Callable[[str], int]) -> Callable[[object], int]:
+    """Take the name or the number of a user, or a group."""
+
+    def take(value: object) -> int:
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _NO_ID:
+            return value
+        try:
+            return find(str(value))
+        except (KeyError, ValueError):
+            raise ValueError(f"no such {kind}") from None
+
+    return take
 
 
-def _group(value: object) -> int:
-    """Take the name or the number of a group."""
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
-    try:
-        return grp.getgrnam(str(value)).gr_gid
-    except (KeyError, ValueError):
-        raise ValueError("no such group") from None
+_User = Annotated[int, BeforeValidator(_id_of("user", lambda name: pwd.getpwnam(name).pw_uid))]
+_Group = Annotated[int, BeforeValidator(_id_of("group", lambda name: grp.getgrnam(name).gr_gid))]
 
 
 class Config(BaseModel):
@@ -101,15 +106,15 @@ class Config(BaseModel):
     log_level: Literal["debug", "info", "warn", "warning", "error"] = "info"
     timeout: Seconds = DEFAULT_SECONDS
     """Seconds that the program may take."""
-    cache: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)] = 0.0
+    cache: Annotated[float, Field(strict=True, ge=0, le=3600, allow_inf_nan=False)] = 0.0
     """Seconds that an answer is given again, from its end. None: a launcher asks because something may just have
     broken, and those who ask at the same moment share one run anyhow."""
-    max_programs: Annotated[int, Field(ge=1, le=256)] = 4
+    max_programs: Annotated[int, Field(strict=True, ge=1, le=256)] = 4
     """Programs at a time; they differ in their arguments, and further calls wait."""
     socket_mode: Annotated[int, BeforeValidator(_mode)] = 0o666
     """Who may ask: jobs of any user, for a daemon that cannot be reached excludes nobody, and nobody notices."""
-    socket_owner: Annotated[int, BeforeValidator(_user)] | None = None
-    socket_group: Annotated[int, BeforeValidator(_group)] | None = None
+    socket_owner: _User | None = None
+    socket_group: _Group | None = None
     builtin: Builtin = Builtin()
     """What the built-in checks are told. They read it again themselves, each time."""
 

@@ -74,7 +74,7 @@ def test_without_the_extra(module: str, tmp_path: Path) -> None:
     )
     assert ended.returncode == 2
     assert ended.stderr == (
-        f"segment-health: nvhcd: {module} is not installed; it comes with: pip install 'segment-health[nvhcd]'\n"
+        f"segment-health: nvhcd: no gRPC here ({module}); it comes with: pip install 'segment-health[nvhcd]'\n"
     )
 
 
