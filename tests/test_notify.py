@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(params=["path", "abstract"])
-def systemd(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[socket.socket, str]]:
+def systemd(short_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[socket.socket, str]]:
     """A socket that listens as systemd does, and what NOTIFY_SOCKET says of it."""
-    address = str(tmp_path / "notify") if request.param == "path" else f"@segment-health-{tmp_path.name}"
+    address = str(short_path / "notify") if request.param == "path" else f"@segment-health-{short_path.name}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(address.replace("@", "\0", 1))
         listening.setblocking(False)

@@ -390,7 +390,9 @@ def place(path: Path, kind: str) -> str:
             os.mkfifo(path)
         case "socket":
             with socket.socket(socket.AF_UNIX) as listener:
-                listener.bind(str(path))
+                where = os.open(path.parent, os.O_RDONLY)  # the path itself may be too long for a socket
+                listener.bind(f"/proc/self/fd/{where}/{path.name}")
+                os.close(where)
         case "device":
             return "/dev/zero"
         case "loop":

@@ -61,10 +61,10 @@ def test_a_configuration_is_needed() -> None:
 
 
 @pytest.mark.parametrize("module", ["grpc", "google.protobuf"])
-def test_without_the_extra(module: str, tmp_path: Path) -> None:
+def test_without_the_extra(module: str, short_path: Path) -> None:
     """A line says what to install."""
-    config = tmp_path / "c.yaml"
-    config.write_text(f"socket_path: {tmp_path}/s\nhealthcheck_path: /c\n")
+    config = short_path / "c.yaml"
+    config.write_text(f"socket_path: {short_path}/s\nhealthcheck_path: /c\n")
     program = (
         f"import sys; sys.modules[{module!r}] = None; from segment_health.cli.nvhcd import nvhcd; "
         f"nvhcd(['-config', {str(config)!r}])"
@@ -86,10 +86,10 @@ def test_grpc_is_for_those_who_serve(module: str) -> None:
     assert told.stdout == "False False\n"
 
 
-def test_a_place_that_cannot_be(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be(short_path: Path) -> None:
     """The directory of the socket is not made, and its absence is told."""
-    config = tmp_path / "c.yaml"
-    config.write_text(f"socket_path: {tmp_path}/no/s\nhealthcheck_path: /c\n")
+    config = short_path / "c.yaml"
+    config.write_text(f"socket_path: {short_path}/no/s\nhealthcheck_path: /c\n")
     ended = subprocess.run(
         [Path(sys.executable).with_name("nvhcd"), "-config", config], capture_output=True, text=True, check=False
     )
@@ -103,7 +103,7 @@ def log(
     """Return a log, and what reads what it wrote."""
     made = DaemonLog("text", clock)
     made.configure(level)
-    return made, lambda: capfd.readouterr().err.splitlines()  # noqa: PLW0108 - read anew each time  # noqa: PLW0108 - read anew each time
+    return made, lambda: capfd.readouterr().err.splitlines()  # noqa: PLW0108 - read anew each time
 
 
 def test_lines_about_calls_are_rationed(capfd: pytest.CaptureFixture[str]) -> None:
