@@ -26,13 +26,17 @@ _NOBODY_ID = 65534
 def configured(lab: Laboratory, *lines: str, restart: bool = True) -> Iterator[None]:
     """Give the cluster a slurm.conf with more lines inside; `K=v` replaces what it says of K."""
     before = lab.cluster.conf.read_text()
-    keys = [line.partition("=")[0] for line in lines if " " not in line]
-    kept = [line for line in before.splitlines() if line.partition("=")[0] not in keys]
-    _configure(lab, "\n".join([*kept, *lines, ""]), restart=restart)
+    _configure(lab, _changed(before, *lines), restart=restart)
     try:
         yield
     finally:
         _configure(lab, before, restart=restart)
+
+
+def _changed(text: str, *lines: str) -> str:
+    keys = [line.partition("=")[0] for line in lines if " " not in line]
+    kept = [line for line in text.splitlines() if line.partition("=")[0] not in keys]
+    return "\n".join([*kept, *lines, ""])
 
 
 def _configure(lab: Laboratory, text: str, *, restart: bool) -> None:
@@ -148,16 +152,20 @@ def reconfigured(lab: Laboratory) -> Iterator[None]:
 def silent_node(lab: Laboratory) -> Iterator[None]:
     """Let a node of a unit that is fit fall silent."""
     (name, *_) = lab.nodes("fit")
-    with configured(lab, "SlurmdTimeout=45", restart=False):
-        with lab.truth.changing("fit", Health.BAD):
-            lab.cluster.kill_slurmd(name)
-            lab.until(lambda: "NOT_RESPONDING" in lab.cluster.node_state(name), f"{name} silent", seconds=40)
-        try:
-            yield
-        finally:
-            with lab.truth.changing("fit", Health.FIT):
-                lab.cluster.start_slurmd(name)
-                lab.until(lambda: "NOT_RESPONDING" not in lab.cluster.node_state(name), f"{name} heard")
+    before = lab.cluster.conf.read_text()
+    _configure(lab, _changed(before, "SlurmdTimeout=45"), restart=False)
+    with lab.truth.changing("fit", Health.BAD):
+        lab.cluster.kill_slurmd(name)
+        lab.until(lambda: "NOT_RESPONDING" in lab.cluster.node_state(name), f"{name} silent", seconds=100)
+    try:
+        yield
+    finally:
+        with lab.truth.changing("fit", Health.FIT):
+            # Before its slurmd is there: one that has just been started does not always outlive this.
+            lab.cluster.conf.write_text(before)
+            lab.cluster.run("scontrol", "reconfigure")
+            lab.cluster.start_slurmd(name)
+            until_known(lab)
 
 
 def _as_nobody(lab: Laboratory) -> None:
