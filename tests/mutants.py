@@ -820,8 +820,8 @@ MUTANTS = [
     Mutant(
         "nvhcd: a late one that ends with 0 is healthy",
         f"{NVHCD}/outcome.py",
-        "    if ended.late or ended.status is None:\n",
-        "    if ended.status is None:\n",
+        "    if ended.late or ended.status is None:\n        return _unhealthy",
+        "    if ended.status is None:\n        return _unhealthy",
         (f"{NVHCD_TESTS}/test_outcome.py",),
     ),
     Mutant(
@@ -869,7 +869,7 @@ MUTANTS = [
     Mutant(
         "nvhcd: a second program joins one that hangs",
         f"{NVHCD}/service.py",
-        " if not stuck[1].is_gone}",
+        " if not stuck.running.is_gone}",
         " if False}",
         (f"{NVHCD_TESTS}/test_stuck.py",),
     ),
