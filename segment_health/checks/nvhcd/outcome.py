@@ -97,6 +97,16 @@ def still_there(age: float, left: tuple[int, ...]) -> Answer:
     return _unhealthy(_KILLED, "", told, "still hangs")
 
 
+def again(came: Outcome) -> Outcome:
+    """Return what a built-in check is answered once more, while what it asked before hangs in the kernel.
+
+    The earlier run has said what hangs. But that all was well is said of its own time, and of no other.
+    """
+    if isinstance(came, Answer) and came.success:
+        return Refusal("UNAVAILABLE", "what an earlier check asked hangs in the kernel; nothing newer is known")
+    return came
+
+
 def unfit(looked: Ended, program: str, seconds: float) -> str | None:
     """Say what is wrong with a program that test(1) looked at within so many seconds; None where it is fit."""
     if looked.errno is not None:  # then it is no fault of the program's

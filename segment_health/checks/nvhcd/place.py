@@ -40,7 +40,6 @@ class Place:
         self._lock_path = os.path.join(parent, f".{name}.lock")
         self._private = os.path.join(parent, f".{name}.private")
         self._lock = self._folder = -1
-        self._is_published = False
         self._inode: tuple[int, int] | None = None
         self.replaced = False
         """Whether a dead socket was there."""
@@ -48,7 +47,7 @@ class Place:
     def __enter__(self) -> Place:  # noqa: PYI034 - Self is Python 3.11
         try:
             self._enter()
-        except BaseException:
+        except BaseException:  # an interrupt too: the lock must not be held by nobody
             self._leave()
             raise
         return self

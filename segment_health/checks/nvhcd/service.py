@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from .config import builtins_of
-from .outcome import Answer, Outcome, Refusal, outcome, still_there
+from .outcome import Answer, Outcome, Refusal, again, outcome, still_there
 from .program import NoReportError, Programs, Running, argv
 
 if TYPE_CHECKING:
@@ -136,8 +136,7 @@ class Service:
         self._stuck = {asked: stuck for asked, stuck in self._stuck.items() if not stuck.running.is_gone}
         builtin = bool(builtins_of(config.healthcheck_path))
         if (stuck := self._stuck.get(command)) is not None:
-            # A built-in check has said already what hangs: what is left of it is not the check, but what it asked.
-            return stuck.came if builtin else still_there(began - stuck.began, stuck.left)
+            return again(stuck.came) if builtin else still_there(began - stuck.began, stuck.left)
         if len(self._stuck) >= self._max_stuck:
             told = f"{len(self._stuck)} health checks hang in the kernel; until one ends no other is started"
             return Refusal("RESOURCE_EXHAUSTED", told)

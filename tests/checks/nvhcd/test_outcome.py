@@ -13,6 +13,7 @@ from segment_health.checks.nvhcd.outcome import (
     Answer,
     Ended,
     Refusal,
+    again,
     outcome,
     still_there,
     unfit,
@@ -142,3 +143,14 @@ def test_the_largest_answer_is_one_that_clients_take() -> None:
 def test_what_is_said_of_a_program_before_it_is_called(looked: Ended, said: str | None) -> None:
     """It is called no program only by whoever has seen that."""
     assert unfit(looked, "/c", 7) == said
+
+
+def test_a_built_in_check_whose_question_hangs() -> None:
+    """What was wrong is said again, what is not known too; that all was well is not."""
+    healthy, bad = (outcome(Ended(status, JSON), "builtin:x", 5, builtin=True) for status in (0, 1))
+    unknown = Refusal("UNAVAILABLE", "x")
+    assert again(bad) == bad
+    assert again(unknown) == unknown
+    told = again(healthy)
+    assert isinstance(told, Refusal)
+    assert (told.code, "nothing newer is known" in told.sentence) == ("UNAVAILABLE", True)
