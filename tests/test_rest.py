@@ -243,7 +243,17 @@ def test_traffic(slurmrestd: Slurmrestd, url: str) -> None:
     assert counted.queries == len(slurmrestd.questions())
     refused = len(with_errors(PROTOCOL_ERROR))
     assert counted.received == sum(map(len, (PING, DIAG, NODES, JOBS))) + refused
-    slurmrestd.always("nodes", answer(500, b"no", "text/plain"))
+    jobs = threading.Event()  # a failure leaves the question beside it behind, so that one has to come first
+
+    def refuse(_: Request) -> bytes:
+        assert jobs.wait(30)
+        return answer(500, b"no", "text/plain")
+
+    def tell(_: Request) -> bytes:
+        jobs.set()
+        return answer(200, JOBS)
+
+    slurmrestd.says |= {"nodes/": refuse, "jobs/": tell}
     queries, received = counted.queries, counted.received
     failure(asking)
     asked = slurmrestd.questions()
