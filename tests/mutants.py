@@ -657,15 +657,15 @@ MUTANTS = [
     ),
     Mutant(
         "preflight: SIGPIPE stays ignored",
-        "segment_health/cli/preflight.py",
+        "segment_health/cli/launch.py",
         "        signal.signal(ignored, signal.SIG_DFL)\n",
         "        pass\n",
         (PREFLIGHT,),
     ),
     Mutant(
         "preflight: the environment is Python's",
-        "segment_health/cli/preflight.py",
-        "command, _environment())",
+        "segment_health/cli/launch.py",
+        "command, environment())",
         "command, os.environ)",
         (PREFLIGHT,),
     ),
