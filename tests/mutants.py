@@ -706,7 +706,7 @@ MUTANTS = [
     ),
     Mutant(
         "preflight: aliases are looked at again",
-        "segment_health/checks/ft_cfg.py",
+        "segment_health/ft_cfg.py",
         " or id(value) in seen",
         "",
         ("tests/checks/test_wanted.py",),

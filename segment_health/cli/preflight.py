@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from segment_health.checks.wanted import Wanted, directory_of, is_yes, paths_of
+from segment_health.checks.wanted import KEYS, Wanted, directory_of, is_yes, paths_of
 
 from .command import Command, examples
 from .failure import ATTENTION, USAGE, Failure, ended_by_signals, say
@@ -117,13 +117,13 @@ def preflight(
 
 
 def _file(path: str) -> dict[str, Any]:
-    from segment_health.bounded import bounded  # noqa: PLC0415 - each command loads what it needs
-    from segment_health.checks import ft_cfg  # noqa: PLC0415
+    from segment_health import ft_cfg  # noqa: PLC0415 - each command loads what it needs
+    from segment_health.bounded import bounded  # noqa: PLC0415
     from segment_health.toml import content_of  # noqa: PLC0415
 
     try:
         content = content_of(path, ft_cfg.MAX_CONTENT)
-        told = bounded(lambda: ft_cfg.told_by(content, path), _READ_SECONDS, path)
+        told = bounded(lambda: ft_cfg.told_by(content, path, KEYS), _READ_SECONDS, path)
     except ft_cfg.FtCfgError as error:
         raise Failure(str(error), USAGE) from error
     except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
