@@ -84,6 +84,8 @@ def base_url(endpoint: str) -> str | None:
         raise ValueError(f"{shown(endpoint)}: not a URL: {error}") from None
     if not parts.hostname or port == 0:
         raise ValueError(f"{shown(endpoint)}: not a URL: it names no host, or port 0")
+    if " " in endpoint or not endpoint.isprintable():
+        raise ValueError(f"{shown(endpoint)}: not a URL: it has blanks")
     if parts.query or parts.fragment:
         raise ValueError(f"{shown(endpoint)}: a service's URL has neither ? nor #")
     return endpoint.rstrip("/")
