@@ -109,11 +109,10 @@ class Service:
             if restarts == RESTARTS:
                 self._say("ERROR", f"attribution service: {told}; given up: no more verdicts, and the job goes on")
                 return
-            pause = _pause(restarts)
-            restarts += 1
-            self._say("WARNING", f"attribution service: {told}; it is started again in {pause:g} s")
-            if self._ending.wait(pause):
+            self._say("WARNING", f"attribution service: {told}; it is started again in {_pause(restarts):g} s")
+            if self._ending.wait(_pause(restarts)):
                 return
+            restarts += 1
 
     def _serve(self) -> str:
         """Run the service once, until it dies, which is told, or is ended. Raises ServiceError."""
