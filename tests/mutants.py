@@ -919,7 +919,7 @@ MUTANTS = [
         "attribution: the key's file is not tried",
         f"{ATTRIBUTION}/leash.py",
         "        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)\n",
-        "        descriptor = os.open(os.devnull, os.O_RDONLY)\n",
+        "        descriptor = os.open(path, os.O_PATH)\n",
         (MANAGED,),
     ),
     Mutant(
@@ -976,14 +976,14 @@ MUTANTS = [
         f"{ATTRIBUTION}/words.py",
         'posixpath.basename(path) in {"", ".", ".."}',
         "False",
-        ("tests/attribution/test_flags.py",),
+        ("tests/attribution/test_flags.py::test_what_is_refused",),
     ),
     Mutant(
         "attribution: the file counts before a flag",
         f"{ATTRIBUTION}/flags.py",
         "            told[field] = flag.read(value)\n",
         "            told.setdefault(field, flag.read(value))\n",
-        ("tests/attribution/test_flags.py",),
+        ("tests/attribution/test_flags.py::test_a_flag_counts_before_the_file",),
     ),
 ]
 

@@ -144,8 +144,8 @@ class Service:
             if self._answers() and not child.has_ended():
                 if _asked(port.is_of, child.pid, self._number):
                     return
-                told = f"{self.endpoint} is answered by another process than the service that was started for it"
-                raise ServiceError(told)
+                told = f"what answers at {self.endpoint} is not the service that was started to listen just there"
+                raise ServiceError(f"{told}, see {log}")
             if time.monotonic() >= deadline:
                 raise self._late(log)
             self._ending.wait(_LOOK_SECONDS)
