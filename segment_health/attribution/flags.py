@@ -111,14 +111,14 @@ FLAGS = (
         "ft-attribution-endpoint",
         "ENDPOINT",
         words.endpoint_of,
-        "Whom to ask: http://host:port or https://host; localhost starts a service for this job.",
+        "Whom to ask: http://host:port, https://host; or localhost: a service for this job.",
     ),
     Flag(
         "applog_prefix",
         "ft-per-cycle-applog-prefix",
         "PATH",
         words.prefix_of,
-        "The launcher's: /logs/job.log is where /logs/job_cycle0.log is. Needed with an endpoint.",
+        "The launcher's: /logs/a.log where the logs are /logs/a_cycle0.log ...",
     ),
     Flag("launcher_log", "ft-nvrx-logfile", "FILE", words.path_of, "The launcher's own log, absolute."),
     Flag(
@@ -140,7 +140,7 @@ FLAGS = (
         "ft-attribution-llm-api-key-file",
         "FILE",
         words.text_of,
-        f"localhost: file that holds the API key; else {KEY_FILE_VARIABLE} names it.",
+        f"localhost: the API key's file. [${KEY_FILE_VARIABLE}]",
     ),
     Flag("base_url", "ft-attribution-llm-base-url", "URL", words.url_of, "localhost: the LLM's URL."),
     Flag("model", "ft-attribution-llm-model", "MODEL", words.text_of, "localhost: the LLM's name."),
@@ -150,7 +150,7 @@ FLAGS = (
         "ft-attribution-startup-timeout",
         "SECONDS",
         words.startup_timeout_of,
-        f"localhost: how long the service may take to begin. [{STARTUP_SECONDS:g}]",
+        f"localhost: how long it may take to be ready. [{STARTUP_SECONDS:g}]",
     ),
     Flag(
         "log_level", "ft-attribution-log-level", "LEVEL", words.log_level_of, "localhost: DEBUG, INFO or WARNING."

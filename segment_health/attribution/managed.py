@@ -109,11 +109,10 @@ class Service:
             if restarts == RESTARTS:
                 self._say("ERROR", f"attribution service: {told}; given up: no more verdicts, and the job goes on")
                 return
-            pause = _pause(restarts)
-            restarts += 1
-            self._say("WARNING", f"attribution service: {told}; it is started again in {pause:g} s")
-            if self._ending.wait(pause):
+            self._say("WARNING", f"attribution service: {told}; it is started again in {_pause(restarts):g} s")
+            if self._ending.wait(_pause(restarts)):
                 return
+            restarts += 1
 
     def _serve(self) -> str:
         """Run the service once, until it dies, which is told, or is ended. Raises ServiceError."""
@@ -145,8 +144,8 @@ class Service:
             if self._answers() and not child.has_ended():
                 if _asked(port.is_of, child.pid, self._number):
                     return
-                told = f"{self.endpoint} is answered by another process than the service that was started for it"
-                raise ServiceError(told)
+                told = f"what answers at {self.endpoint} is not the service that was started to listen just there"
+                raise ServiceError(f"{told}, see {log}")
             if time.monotonic() >= deadline:
                 raise self._late(log)
             self._ending.wait(_LOOK_SECONDS)

@@ -14,15 +14,8 @@ import sys
 
 LOOPBACK = "127.0.0.1"
 _LISTENS = "0A"
-_ANSWERING = frozenset(
-    address
-    for text in (LOOPBACK, "0.0.0.0", "::", f"::ffff:{LOOPBACK}")  # noqa: S104 - who is there, not where to listen
-    for packed in [socket.inet_pton(socket.AF_INET6 if ":" in text else socket.AF_INET, text)]
-    for address in [
-        "".join(f"{int.from_bytes(packed[i : i + 4], sys.byteorder):08X}" for i in range(0, len(packed), 4))
-    ]
-)
-"""Addresses, as the kernel writes them, at which a connection to LOOPBACK is answered."""
+_ADDRESS = f"{int.from_bytes(socket.inet_aton(LOOPBACK), sys.byteorder):08X}"
+"""LOOPBACK, as the kernel writes it."""
 
 
 def is_free(port: int) -> bool:
@@ -39,21 +32,22 @@ def is_free(port: int) -> bool:
 
 
 def is_of(session: int, port: int) -> bool:
-    """Tell whether somebody of a session (setsid(2)) listens at a port, and nobody else. Raises OSError."""
-    listening = set[str]()
-    for table in ("tcp", "tcp6"):
-        with contextlib.suppress(FileNotFoundError), open(f"/proc/self/net/{table}", encoding="ascii") as file:
-            listening |= listening_in(file.read(), port)
+    """Tell whether somebody of a session (setsid(2)) listens at a port, and nobody else. Raises OSError.
+
+    Who listens at LOOPBACK itself is connected to before those who listen at every address.
+    """
+    with open("/proc/self/net/tcp", encoding="ascii") as file:
+        listening = listening_in(file.read(), port)
     return bool(listening) and listening <= _sockets_of(session)
 
 
 def listening_in(table: str, port: int) -> set[str]:
-    """Return the inodes of the sockets that listen at a port of the loopback, of a table of /proc/net."""
+    """Return the inodes of the sockets that listen at a port of LOOPBACK, of a table of /proc/net."""
     inodes = set[str]()
     for line in table.splitlines()[1:]:
         fields = line.split()
         address, _, number = fields[1].partition(":")
-        if fields[3] == _LISTENS and int(number, 16) == port and address in _ANSWERING:
+        if fields[3] == _LISTENS and address == _ADDRESS and int(number, 16) == port:
             inodes.add(fields[9])
     return inodes
 
