@@ -215,7 +215,24 @@ def test_a_service_that_dies_is_waited_for(
     until(lambda: len(lines(caplog, logging.WARNING)) >= 2, "the refusal of another announcement")
     assert sum("the verdict is waited for" in line for line in lines(caplog, logging.WARNING)) <= 2
     assert started.stop_verdict_count() == 0
-    assert not any("not analysed: conn" in line for line in lines(caplog, logging.WARNING))
+    assert not any("it is not analysed" in line for line in lines(caplog, logging.WARNING))
+
+
+def test_a_service_that_comes_back_is_heard(
+    service: Service, attribution: Start, until: Until, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That it is silent is said once, that it answers again too, and its verdict counts."""
+    caplog.set_level(logging.INFO, "nvrx")
+    service.behaves()
+    started = attribution()
+    cycle(started, 0)
+    until(lambda: service.asked("GET"), "a question")
+    service.behaves(delay=-4)
+    until(lambda: len(service.asked("GET")) > 3, "more questions")
+    service.behaves(get=[[200, STOP]])
+    until(started.stop_verdict_observed, "a verdict")
+    assert len([line for line in lines(caplog, logging.WARNING) if "no answer" in line]) == 1
+    assert "Attribution: the service answers again" in lines(caplog, logging.INFO)
 
 
 @pytest.mark.parametrize("endpoint", ["grpc://h:1", "unix:///run/attribution.sock", "localhost"])
