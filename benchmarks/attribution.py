@@ -114,9 +114,7 @@ def main() -> None:
     if told.json:
         print(json.dumps(found))
     else:
-        print(
-            f"{told.rounds} jobs of {told.cycles} cycles of {told.cycle_seconds:g} s; milliseconds a cycle, and seconds"
-        )
+        print(f"{told.rounds} jobs, {told.cycles} cycles of {told.cycle_seconds:g} s; ms a cycle, and seconds")
         print(f"{'service':<10}{'median':>10}{'worst':>10}{'in flight':>12}{'verdict after':>16}")
         for name, row in found.items():
             print(
