@@ -17,6 +17,7 @@ import select
 import signal
 import socket
 import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -267,6 +268,8 @@ def _become_observer(
         os.closerange(3, theirs.fileno())
         os.closerange(theirs.fileno() + 1, max(os.sysconf("SC_OPEN_MAX"), 1 << 16))
         observe(theirs)
+    except Exception:  # noqa: BLE001 - a bug, which has to be seen, and costs the launcher nothing
+        sys.excepthook(*sys.exc_info())
     finally:
         os._exit(0)
 
