@@ -45,7 +45,12 @@ def watched(work: Path, key_file: str, *before: str) -> subprocess.CompletedProc
             "--",
             *launcher,
         ],
-        env={"PATH": f"{installed.parent}:{os.environ['PATH']}", "LLM_API_KEY_FILE": key_file, "LLM_API_KEY": KEY},
+        env={
+            "PATH": f"{installed.parent}:{os.environ['PATH']}",
+            "PYTHONPATH": os.environ.get("PYTHONPATH", ""),  # of a product that was broken on purpose
+            "LLM_API_KEY_FILE": key_file,
+            "LLM_API_KEY": KEY,
+        },
         capture_output=True,
         text=True,
         check=False,
