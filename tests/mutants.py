@@ -666,8 +666,8 @@ MUTANTS = [
     Mutant(
         "preflight: the environment is Python's",
         "segment_health/cli/launch.py",
-        "command, environment())",
-        "command, os.environ)",
+        "command, environ)  # noqa",
+        "command, os.environ)  # noqa",
         (PREFLIGHT,),
     ),
     Mutant(
@@ -680,8 +680,8 @@ MUTANTS = [
     Mutant(
         "preflight: the file counts before a flag",
         "segment_health/cli/preflight.py",
-        "Wanted(**{**(_file(ft_cfg) if ft_cfg is not None else {}), **told})",
-        "Wanted(**{**told, **(_file(ft_cfg) if ft_cfg is not None else {})})",
+        "Wanted(**{**(file_of(ft_cfg, KEYS) if ft_cfg is not None else {}), **told})",
+        "Wanted(**{**told, **(file_of(ft_cfg, KEYS) if ft_cfg is not None else {})})",
         (PREFLIGHT,),
     ),
     Mutant(

@@ -25,7 +25,7 @@ from segment_health.record import brief
 from . import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from .metadata import JobMetadata
 
@@ -79,24 +79,30 @@ class Client:
 
     def submit(self, log_path: str, intent: wire.Intent, cycle: int | None = None) -> None:
         """Announce a log. Raises ServiceError unless the service has accepted it."""
-        body = wire.submission(log_path, intent, self._job, cycle)
-        request = self._client.build_request(
-            "POST", self._url, content=body, headers={"Content-Type": "application/json"}
-        )
+
+        def request() -> httpx.Request:
+            body = wire.submission(log_path, intent, self._job, cycle)
+            return self._client.build_request(
+                "POST", self._url, content=body, headers={"Content-Type": "application/json"}
+            )
+
         refused = wire.refusal(*self._within_deadline("POST", request))
         if refused is not None:
             raise ServiceError(f"{self._name} refused it ({refused})")
 
     def ask(self, log_path: str) -> wire.Recommendation:
         """Ask what came of a log's analysis. Raises ServiceError where nothing was answered."""
-        request = self._client.build_request("GET", f"{self._url}?{wire.question(log_path)}")
+
+        def request() -> httpx.Request:
+            return self._client.build_request("GET", f"{self._url}?{wire.question(log_path)}")
+
         return wire.read(*self._within_deadline("GET", request))
 
     def close(self) -> None:
         """Let go of what is held, whatever is still being asked."""
         self._client.close()
 
-    def _within_deadline(self, method: str, request: httpx.Request) -> tuple[int, bytes]:
+    def _within_deadline(self, method: str, request: Callable[[], httpx.Request]) -> tuple[int, bytes]:
         """Return an answer's status and body. Raises ServiceError, whatever happens."""
         if self._late is not None and self._late.is_alive():
             raise ServiceError(f"{self._name} was not asked: an earlier question has not ended yet")
@@ -105,7 +111,7 @@ class Client:
 
         def do() -> None:
             try:
-                done.put(self._answer(request, deadline))
+                done.put(self._answer(request(), deadline))
             except Exception as error:  # noqa: BLE001 - who waits raises it, and nobody does after the deadline
                 done.put(error)
 

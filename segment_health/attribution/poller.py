@@ -59,7 +59,7 @@ class Attribution:
         self._wake = threading.Event()
         self._closing = False
         self._thread: threading.Thread | None = None
-        self._silent: str | None = None
+        self._silent = False
         if wire.base_url(endpoint) is None:
             _LOG.warning(
                 "Attribution: %s is asked by nobody here: only http:// and https:// are", wire.shown(endpoint)
@@ -67,21 +67,23 @@ class Attribution:
         else:
             self._client = Client(endpoint, job_metadata(environ), seconds=seconds, environ=environ)
 
-    def cycle_began(self, log_path: str) -> None:
+    def cycle_began(self, log_path: str | os.PathLike[str]) -> None:
         """Say that a cycle began, whose log is (or will be) at this absolute path. Returns at once."""
+        path = os.fsdecode(log_path)
         if self._client is None or self._closing:
             return
         with self._lock:
-            self._last = log_path
-            self._analysis.began(log_path)
+            self._last = path
+            self._analysis.began(path)
         self._be_awake()
 
-    def cycle_failed(self, log_path: str) -> None:
+    def cycle_failed(self, log_path: str | os.PathLike[str]) -> None:
         """Say that a cycle failed, so that its log is analysed unless another is already. Returns at once."""
+        path = os.fsdecode(log_path)
         if self._client is None or self._closing:
             return
         with self._lock:
-            note = self._analysis.failed(log_path)
+            note = self._analysis.failed(path)
         _say(note)
         self._be_awake()
 
@@ -181,12 +183,12 @@ class Attribution:
         try:
             answer = client.ask(log_path)
         except ServiceError as error:
-            if str(error) != self._silent:
-                self._silent = str(error)
+            if not self._silent:
+                self._silent = True
                 _LOG.warning("Attribution: no answer, the verdict is waited for: %s", error)
             return
-        if self._silent is not None:
-            self._silent = None
+        if self._silent:
+            self._silent = False
             _LOG.info("Attribution: the service answers again")
         with self._lock:
             note = self._analysis.heard(answer, time.monotonic())

@@ -1,23 +1,58 @@
-"""How a launcher is started from a command: it finds all as the command was given it."""
+"""What commands before a launcher have in common: it finds all as it was, and they read its file."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from .failure import Failure
+from .failure import USAGE, Failure, say
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from segment_health.ft_cfg import Keys
 
 _NOT_EXECUTABLE = 126
 _NOT_FOUND = 127
+_READ_SECONDS = 30.0
+"""How long YAML may take: a few lines of it can be made to mean a document of any size."""
 
 
-def become(command: tuple[str, ...], inherited: frozenset[str]) -> NoReturn:
-    """Become the command: this process, with all that it came with. Raises Failure, 126 or 127, where that fails."""
-    undo(inherited)
+def remark(line: str) -> None:
+    """Say on stderr what is not the launcher's."""
+    from segment_health.record import printable  # noqa: PLC0415 - who has nothing to say does without
+
+    say(f"segment-health: {printable(line)}", err=True)
+
+
+def file_of(path: str, keys: Keys) -> dict[str, Any]:
+    """Read what ft_launcher's YAML says of these keys, by their fields. Raises Failure for one that is wrong."""
+    from segment_health import ft_cfg  # noqa: PLC0415 - each command loads what it needs
+    from segment_health.bounded import bounded  # noqa: PLC0415
+    from segment_health.toml import content_of  # noqa: PLC0415
+
     try:
-        os.execvpe(command[0], command, environment())  # noqa: S606 - this is what we are for
+        content = content_of(path, ft_cfg.MAX_CONTENT)
+        told = bounded(lambda: ft_cfg.told_by(content, path, keys), _READ_SECONDS, path)
+    except ft_cfg.FtCfgError as error:
+        raise Failure(str(error), USAGE) from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
+        cause = error.strerror if isinstance(error, OSError) else error
+        raise Failure(f"{path}: cannot be read: {cause}", USAGE) from error
+    if told is None:
+        remark(f"{path}: no section {ft_cfg.SECTION}, so nothing of it counts")
+    return told or {}
+
+
+def become(command: tuple[str, ...], environ: Mapping[bytes, bytes], inherited: frozenset[str]) -> NoReturn:
+    """Become the command: this process, with all that it came with. Raises Failure (126, 127) where that fails."""
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, and who is executed inherits that
+        signal.signal(ignored, signal.SIG_DFL)
+    keep(inherited)
+    try:
+        os.execvpe(command[0], command, environ)  # noqa: S606 - this is what we are for
     except (OSError, ValueError) as error:  # ValueError: of a name without a letter
         raise cannot(command[0], error) from error
 
@@ -29,10 +64,8 @@ def cannot(name: str, error: OSError | ValueError) -> Failure:
     return Failure(f"{name}: cannot be run: {error.strerror}", _NOT_EXECUTABLE)
 
 
-def undo(inherited: frozenset[str]) -> None:
-    """Take back what Python did to this process as it started, and leave open what was open then and no more."""
-    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, and who is executed inherits that
-        signal.signal(ignored, signal.SIG_DFL)
+def keep(inherited: frozenset[str]) -> None:
+    """Leave open for a launcher what was open for us, and no more."""
     for number in descriptors() - inherited:
         with contextlib.suppress(OSError):  # that of the listing itself
             os.set_inheritable(int(number), False)

@@ -10,16 +10,13 @@ import click
 from segment_health.checks.wanted import KEYS, Wanted, directory_of, is_yes, paths_of
 
 from .command import Command, examples
-from .failure import ATTENTION, USAGE, Failure, ended_by_signals, say
-from .launch import become, descriptors
+from .failure import ATTENTION, USAGE, Failure, ended_by_signals
+from .launch import become, descriptors, environment, file_of, remark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from segment_health.checks.chain import Result
-
-_READ_SECONDS = 30.0
-"""How long YAML may take: a few lines of it can be made to mean a document of any size."""
 
 
 def _read(reader: Callable[[object], Any]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
@@ -109,29 +106,11 @@ def preflight(
     inherited = descriptors()
     flags = {"segment_dir": segment_dir, "storage": storage, "storage_paths": storage_paths, "endpoint": endpoint}
     told = {name: value for name, value in flags.items() if value is not None}
-    wanted = Wanted(**{**(_file(ft_cfg) if ft_cfg is not None else {}), **told})
+    wanted = Wanted(**{**(file_of(ft_cfg, KEYS) if ft_cfg is not None else {}), **told})
     if explain or wanted != Wanted():
         _check(wanted, explain=explain)
     if command:
-        become(command, inherited)
-
-
-def _file(path: str) -> dict[str, Any]:
-    from segment_health import ft_cfg  # noqa: PLC0415 - each command loads what it needs
-    from segment_health.bounded import bounded  # noqa: PLC0415
-    from segment_health.toml import content_of  # noqa: PLC0415
-
-    try:
-        content = content_of(path, ft_cfg.MAX_CONTENT)
-        told = bounded(lambda: ft_cfg.told_by(content, path, KEYS), _READ_SECONDS, path)
-    except ft_cfg.FtCfgError as error:
-        raise Failure(str(error), USAGE) from error
-    except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
-        cause = error.strerror if isinstance(error, OSError) else error
-        raise Failure(f"{path}: cannot be read: {cause}", USAGE) from error
-    if told is None:
-        _say(f"{path}: no section {ft_cfg.SECTION}, so nothing of it counts")
-    return told or {}
+        become(command, environment(), inherited)
 
 
 def _check(wanted: Wanted, *, explain: bool) -> None:
@@ -142,22 +121,16 @@ def _check(wanted: Wanted, *, explain: bool) -> None:
     with ended_by_signals():
         for result in chain.walk(chain.steps(wanted, os.environ)):
             if explain:
-                _say(_told(result))
+                remark(_told(result))
             if result.finding is None:
                 continue
             for problem in result.finding.problems:
-                _say(f"{result.step.title} failed: {problem}")
-            for remark in result.finding.remarks:
-                _say(f"{result.step.title}: {remark}")
+                remark(f"{result.step.title} failed: {problem}")
+            for told in result.finding.remarks:
+                remark(f"{result.step.title}: {told}")
             failed = failed or not result.finding.is_healthy
     if failed:
         raise SystemExit(ATTENTION)
-
-
-def _say(line: str) -> None:
-    from segment_health.record import printable  # noqa: PLC0415 - who has nothing to say does without
-
-    say(f"segment-health: {printable(line)}", err=True)
 
 
 def _told(result: Result) -> str:

@@ -220,6 +220,24 @@ def test_an_endpoint_that_is_none(endpoint: str) -> None:
         client(endpoint)
 
 
+def test_a_path_that_is_no_text_is_a_failure_like_others(service: Service) -> None:
+    """What a query cannot hold is not asked, and nothing else is raised."""
+    assert "asking failed: UnicodeEncodeError" in failure(lambda: client(service.url).ask("/l/\ud800"))
+    assert service.asked() == []
+
+
+def test_without_threads_nobody_is_asked(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that may start no thread has one more question without an answer."""
+
+    def no_thread(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    asking = client(service.url)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_thread)
+        assert failure(lambda: asking.ask(LOG)) == f"{service.url} was not asked: can't start new thread"
+
+
 def test_closed_it_asks_nobody(service: Service) -> None:
     """A question after the end is an error like others."""
     asking = client(service.url)

@@ -14,6 +14,7 @@ from segment_health.attribution.poller import INTERVAL, Attribution
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from .conftest import Service
 
@@ -215,7 +216,24 @@ def test_a_service_that_dies_is_waited_for(
     until(lambda: len(lines(caplog, logging.WARNING)) >= 2, "the refusal of another announcement")
     assert sum("the verdict is waited for" in line for line in lines(caplog, logging.WARNING)) <= 2
     assert started.stop_verdict_count() == 0
-    assert not any("not analysed: conn" in line for line in lines(caplog, logging.WARNING))
+    assert not any("it is not analysed" in line for line in lines(caplog, logging.WARNING))
+
+
+def test_a_service_that_comes_back_is_heard(
+    service: Service, attribution: Start, until: Until, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That it is silent is said once, that it answers again too, and its verdict counts."""
+    caplog.set_level(logging.INFO, "nvrx")
+    service.behaves()
+    started = attribution()
+    cycle(started, 0)
+    until(lambda: service.asked("GET"), "a question")
+    service.behaves(delay=-4)
+    until(lambda: len(service.asked("GET")) > 3, "more questions")
+    service.behaves(get=[[200, STOP]])
+    until(started.stop_verdict_observed, "a verdict")
+    assert len([line for line in lines(caplog, logging.WARNING) if "no answer" in line]) == 1
+    assert "Attribution: the service answers again" in lines(caplog, logging.INFO)
 
 
 @pytest.mark.parametrize("endpoint", ["grpc://h:1", "unix:///run/attribution.sock", "localhost"])
@@ -275,6 +293,48 @@ def test_the_names_that_nvrx_calls_it_by(
     until(lambda: service.asked_of() == [log_of(0)], "a question")
     started.stop_poller(timeout=5.0)
     assert threads() == []
+
+
+def test_a_path_is_one_of_any_kind(service: Service, attribution: Start, until: Until, tmp_path: Path) -> None:
+    """A launcher may have it as a Path, or as bytes; what is none is told where it is said."""
+    started = attribution()
+    started.cycle_began(tmp_path)
+    until(lambda: service.submitted("progressive") == [str(tmp_path)], "an announcement")
+    with pytest.raises(TypeError):
+        started.cycle_failed(7)  # type: ignore[arg-type]
+
+
+def test_a_path_that_cannot_be_sent_costs_that_cycle_alone(
+    service: Service, attribution: Start, until: Until, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where the client itself fails, that is one more question without an answer, and the thread lives on."""
+    service.behaves(post=[[422, {"detail": []}], [200, {}]], get=[[200, STOP]])
+    started = attribution()
+    started.cycle_failed("/l/\ud800")
+    until(lambda: lines(caplog, logging.WARNING), "a refusal")
+    cycle(started, 1)
+    until(started.stop_verdict_observed, "a verdict")
+
+
+def test_without_threads_a_launcher_goes_on(
+    service: Service,
+    attribution: Start,
+    until: Until,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A process that may start no thread is told so, and with the next cycle it is tried again."""
+
+    def no_thread(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    started = attribution()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_thread)
+        cycle(started, 0)
+    assert lines(caplog, logging.WARNING) == ["Attribution: no cycle is analysed: can't start new thread"] * 2
+    cycle(started, 1)
+    until(lambda: service.asked_of() == [log_of(0)], "a question")
 
 
 def test_it_asks_every_two_seconds() -> None:
