@@ -490,3 +490,4 @@ def test_the_port_of_an_endpoint_is_nvrxs() -> None:
     service = Service(settings, environ={}, say=lambda *_: None)
     assert urlsplit(service.endpoint).port == 50050
     assert service.endpoint == settings.client_endpoint
+    service.close()  # of one that was never entered: nothing to do
