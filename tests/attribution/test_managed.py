@@ -266,6 +266,44 @@ def test_where_the_key_really_is(site: Site, monkeypatch: pytest.MonkeyPatch) ->
         assert leash.readable_key(told) == str(site.key)
 
 
+def test_where_the_logs_really_are(tmp_path: Path) -> None:
+    """The directory of a prefix is made, through links, and so is that of the log, which is appended to."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    assert leash.directory_of(f"{tmp_path}/link/deep/train.log") == f"{tmp_path}/real/deep"
+    assert (tmp_path / "real/deep").is_dir()
+    for text in (b"one\n", b"two\n"):
+        log, path = leash.opened(f"{tmp_path}/link/nvrx/a.log")
+        os.write(log, text)
+        os.close(log)
+        assert path == f"{tmp_path}/real/nvrx/a.log"
+    assert Path(path).read_bytes() == b"one\ntwo\n"
+
+
+@pytest.mark.parametrize(
+    ("of", "told", "complaint"),
+    [
+        (
+            leash.directory_of,
+            "file/deep/train",
+            "/file/deep: the directory of the application logs: Not a directory",
+        ),
+        (leash.opened, "file/deep/a.log", "/file/deep/a.log: the service's log: Not a directory"),
+        (leash.opened, "null", "/dev/null: the service's log: not a regular file"),
+        (leash.opened, "folder", "/folder: the service's log: Is a directory"),
+    ],
+    ids=["logs", "log", "device", "folder"],
+)
+def test_no_place_for_logs(tmp_path: Path, of: Callable[[str], object], told: str, complaint: str) -> None:
+    """The sentence names the path as it really is."""
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "null").symlink_to("/dev/null")
+    with pytest.raises(leash.RefusedError) as raised:
+        of(f"{tmp_path}/{told}")
+    assert str(raised.value).endswith(complaint)
+
+
 def test_a_port_that_is_taken(site: Site) -> None:
     """Whoever listens there is left alone, and is not believed: no service is started."""
     with socket.socket() as other:
