@@ -317,10 +317,14 @@ def test_a_port_that_is_taken(site: Site) -> None:
 
 def test_an_answer_of_somebody_else(site: Site) -> None:
     """A port that is answered, while our service lives and does not listen, is not our service's."""
-    with pytest.raises(ServiceError, match="is not the service that was started") as raised, site.service("aside"):
-        pytest.fail("it was believed")
-    other = site.ask()["pid"]
-    os.kill(other, signal.SIGKILL)
+    try:
+        with (
+            pytest.raises(ServiceError, match="is not the service that was started") as raised,
+            site.service("aside"),
+        ):
+            pytest.fail("it was believed")
+    finally:
+        os.kill(site.ask()["pid"], signal.SIGKILL)
     assert not raised.value.nothing_was_started
 
 
@@ -335,7 +339,7 @@ def test_a_service_that_ends_at_once(site: Site) -> None:
 
 def test_a_service_that_is_never_ready(site: Site) -> None:
     """After the time for it there is an error, and no service any more."""
-    with pytest.raises(ServiceError, match="not ready within 1 s"), site.service("deaf", startup_timeout="1"):
+    with pytest.raises(ServiceError, match="not ready within 4 s"), site.service("deaf", startup_timeout="4"):
         pytest.fail("it was ready")
     assert port.is_free(site.port)
 
@@ -346,7 +350,7 @@ def test_storage_that_does_not_answer(site: Site, monkeypatch: pytest.MonkeyPatc
     hanging.write_text(f"#!/bin/sh\necho $$ > {site.directory}/pid\nexec sleep 600\n")
     hanging.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(hanging))
-    with pytest.raises(ServiceError, match="the storage of the API key"), site.service(startup_timeout="1"):
+    with pytest.raises(ServiceError, match="the storage of the API key"), site.service(startup_timeout="4"):
         pytest.fail("it was started")
     assert not lives(int((site.directory / "pid").read_text()))
 
@@ -437,7 +441,11 @@ with Service(settings_of(flags, {{}}, {{}}), environ={site.environ!r}, say=lambd
         assert job.stdout.readline() == b"ready\n"
         service = site.ask()["pid"]
         job.kill()
-    until(lambda: not lives(service), "the service lives on")
+    try:
+        until(lambda: not lives(service), "the service lives on")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(service, signal.SIGKILL)
 
 
 class Receiver(BaseHTTPRequestHandler):
