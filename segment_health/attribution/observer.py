@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 1.0
 """From one look to the next: a STOP of another task is obeyed within two of them."""
+_MISSING_LOOKS = 60
+"""A launcher may make the directory of its logs when it writes the first one."""
 _CLOSE_SECONDS = 2.5
 """How long handing in the last log may take; the relay waits a little longer."""
 
@@ -96,6 +98,7 @@ class _Observer:
         self._asking: Asking | None = None
         self._cycles = Cycles(self._names, {})
         self._failed_last = ""
+        self._vain_looks = 0
         self._over = False
 
     def see_what_was_before(self) -> None:
@@ -177,7 +180,11 @@ class _Observer:
                         status = entry.stat()
                         found[cycle] = Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
         except OSError as error:
-            self._tell.once("WARNING", "logs", f"{self._names.directory}: cycles are not seen: {_cause(error)}")
+            self._vain_looks += 1
+            if not isinstance(error, FileNotFoundError) or self._vain_looks > _MISSING_LOOKS:
+                self._tell.once(
+                    "WARNING", "logs", f"{self._names.directory}: cycles are not seen: {_cause(error)}"
+                )
         return found
 
     def _end(self, why: str) -> None:
