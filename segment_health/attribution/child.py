@@ -96,7 +96,7 @@ class Child:
         self.pid = self._process.pid
 
     def wait_for_start(self, deadline: float, ending: threading.Event) -> str:
-        """Wait until the program runs; return where its log is. Raises ServiceError."""
+        """Wait until the program runs; return where its log is, to be printed. Raises ServiceError."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError), self._process.stdin as orders:
@@ -118,7 +118,7 @@ class Child:
             raise ServiceError(
                 f"{printable(why)}; no attribution service was started", nothing_was_started=bool(lines)
             )
-        return str(lines[-1]["log"])
+        return printable(lines[-1]["log"])
 
     def has_ended(self) -> bool:
         """Tell whether it has; its number stays its own until kill()."""

@@ -85,6 +85,8 @@ class Service:
     def close(self) -> None:
         """End the service: SIGTERM, after TERM_SECONDS SIGKILL, to it and all that it started."""
         self._ending.set()
+        if self._thread.ident is None:
+            return
         self._thread.join(TERM_SECONDS + 2 * _REAP_SECONDS)
         if self._thread.is_alive() and self._child is not None:  # it waits for what hangs
             self._child.kill()
@@ -126,7 +128,7 @@ class Service:
         try:
             log = child.wait_for_start(deadline, self._ending)
             self._wait_until_ready(child, log, deadline)
-            self._say("INFO", f"attribution service: ready, process {child.pid}, log {printable(log)}")
+            self._say("INFO", f"attribution service: ready, process {child.pid}, log {log}")
             self._known.set()
             while not child.has_ended():
                 if self._ending.wait(_LOOK_SECONDS):
@@ -134,7 +136,7 @@ class Service:
                     break
         finally:
             child.kill()
-        return f"process {child.pid} ended ({child.how()}), see {printable(log)}"
+        return f"process {child.pid} ended ({child.how()}), see {log}"
 
     def _wait_until_ready(self, child: Child, log: str, deadline: float) -> None:
         while not self._ending.is_set():
@@ -164,7 +166,7 @@ class Service:
     def _late(self, log: str = "") -> ServiceError:
         seconds = self._settings.startup_timeout
         told = f"the attribution service was not ready within {seconds:g} s (--ft-attribution-startup-timeout)"
-        return ServiceError(f"{told}, see {log or self._settings.service_log}")
+        return ServiceError(f"{told}, see {log or printable(self._settings.service_log)}")
 
 
 def _pause(restarts: int) -> float:

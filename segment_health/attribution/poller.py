@@ -157,7 +157,7 @@ class Attribution:
             elif now >= due:
                 self._ask(client, self._analysis.pending)
                 due = time.monotonic() + self._interval
-            if closing and not sent:
+            if closing:  # an analysis, if one was wanted, has been sent first
                 return
             if not sent:
                 self._wake.wait(None if due is None else max(0.0, due - time.monotonic()))

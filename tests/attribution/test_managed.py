@@ -266,6 +266,44 @@ def test_where_the_key_really_is(site: Site, monkeypatch: pytest.MonkeyPatch) ->
         assert leash.readable_key(told) == str(site.key)
 
 
+def test_where_the_logs_really_are(tmp_path: Path) -> None:
+    """The directory of a prefix is made, through links, and so is that of the log, which is appended to."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    assert leash.directory_of(f"{tmp_path}/link/deep/train.log") == f"{tmp_path}/real/deep"
+    assert (tmp_path / "real/deep").is_dir()
+    for text in (b"one\n", b"two\n"):
+        log, path = leash.opened(f"{tmp_path}/link/nvrx/a.log")
+        os.write(log, text)
+        os.close(log)
+        assert path == f"{tmp_path}/real/nvrx/a.log"
+    assert Path(path).read_bytes() == b"one\ntwo\n"
+
+
+@pytest.mark.parametrize(
+    ("of", "told", "complaint"),
+    [
+        (
+            leash.directory_of,
+            "file/deep/train",
+            "/file/deep: the directory of the application logs: Not a directory",
+        ),
+        (leash.opened, "file/deep/a.log", "/file/deep/a.log: the service's log: Not a directory"),
+        (leash.opened, "null", "/dev/null: the service's log: not a regular file"),
+        (leash.opened, "folder", "/folder: the service's log: Is a directory"),
+    ],
+    ids=["logs", "log", "device", "folder"],
+)
+def test_no_place_for_logs(tmp_path: Path, of: Callable[[str], object], told: str, complaint: str) -> None:
+    """The sentence names the path as it really is."""
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "null").symlink_to("/dev/null")
+    with pytest.raises(leash.RefusedError) as raised:
+        of(f"{tmp_path}/{told}")
+    assert str(raised.value).endswith(complaint)
+
+
 def test_a_port_that_is_taken(site: Site) -> None:
     """Whoever listens there is left alone, and is not believed: no service is started."""
     with socket.socket() as other:
@@ -279,10 +317,14 @@ def test_a_port_that_is_taken(site: Site) -> None:
 
 def test_an_answer_of_somebody_else(site: Site) -> None:
     """A port that is answered, while our service lives and does not listen, is not our service's."""
-    with pytest.raises(ServiceError, match="is not the service that was started") as raised, site.service("aside"):
-        pytest.fail("it was believed")
-    other = site.ask()["pid"]
-    os.kill(other, signal.SIGKILL)
+    try:
+        with (
+            pytest.raises(ServiceError, match="is not the service that was started") as raised,
+            site.service("aside"),
+        ):
+            pytest.fail("it was believed")
+    finally:
+        os.kill(site.ask()["pid"], signal.SIGKILL)
     assert not raised.value.nothing_was_started
 
 
@@ -297,7 +339,7 @@ def test_a_service_that_ends_at_once(site: Site) -> None:
 
 def test_a_service_that_is_never_ready(site: Site) -> None:
     """After the time for it there is an error, and no service any more."""
-    with pytest.raises(ServiceError, match="not ready within 1 s"), site.service("deaf", startup_timeout="1"):
+    with pytest.raises(ServiceError, match="not ready within 4 s"), site.service("deaf", startup_timeout="4"):
         pytest.fail("it was ready")
     assert port.is_free(site.port)
 
@@ -308,7 +350,7 @@ def test_storage_that_does_not_answer(site: Site, monkeypatch: pytest.MonkeyPatc
     hanging.write_text(f"#!/bin/sh\necho $$ > {site.directory}/pid\nexec sleep 600\n")
     hanging.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(hanging))
-    with pytest.raises(ServiceError, match="the storage of the API key"), site.service(startup_timeout="1"):
+    with pytest.raises(ServiceError, match="the storage of the API key"), site.service(startup_timeout="4"):
         pytest.fail("it was started")
     assert not lives(int((site.directory / "pid").read_text()))
 
@@ -399,7 +441,11 @@ with Service(settings_of(flags, {{}}, {{}}), environ={site.environ!r}, say=lambd
         assert job.stdout.readline() == b"ready\n"
         service = site.ask()["pid"]
         job.kill()
-    until(lambda: not lives(service), "the service lives on")
+    try:
+        until(lambda: not lives(service), "the service lives on")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(service, signal.SIGKILL)
 
 
 class Receiver(BaseHTTPRequestHandler):
@@ -490,3 +536,4 @@ def test_the_port_of_an_endpoint_is_nvrxs() -> None:
     service = Service(settings, environ={}, say=lambda *_: None)
     assert urlsplit(service.endpoint).port == 50050
     assert service.endpoint == settings.client_endpoint
+    service.close()  # of one that was never entered: nothing to do

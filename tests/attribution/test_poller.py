@@ -261,10 +261,15 @@ def test_a_mistake_is_told_at_the_start(attribution: Start, endpoint: str, optio
         attribution(endpoint, **options)
 
 
-def test_at_the_end_what_is_known_is_sent(service: Service, attribution: Start, threads: Threads) -> None:
+def test_at_the_end_what_is_known_is_sent(
+    service: Service, attribution: Start, until: Until, threads: Threads
+) -> None:
     """The last failure of a job is analysed too, though nobody waits for the verdict."""
+    service.behaves(delay=0.3)
     started = attribution()
-    cycle(started, 0)
+    started.cycle_began(log_of(0))
+    until(service.asked, "an announcement, which takes a while")
+    started.cycle_failed(log_of(0))
     started.close()
     assert service.submitted("terminal") == [log_of(0)]
     assert threads() == []
