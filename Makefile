@@ -33,7 +33,7 @@ test-nvrx: setup ## run NVIDIA's ft_launcher against our publisher, on a real Sl
 	@bash tests/nvrx_setup.sh $(VENV)/python -m pytest --durations=0 tests/nvrx/test_ft_launcher.py $(ARGS)
 
 test-attrsvc: venv ## have NVIDIA's attribution service judge crashed cycles for our client (50 MB, a minute)
-	@bash tests/attrsvc_setup.sh $(VENV)/python -m pytest --durations=0 tests/nvrx/test_attrsvc.py $(ARGS)
+	@bash tests/attrsvc_setup.sh $(VENV)/python -m pytest --durations=0 tests/nvrx/test_attrsvc.py tests/nvrx/test_attrsvc_managed.py $(ARGS)
 
 test-matrix: ## run the tests of publishing on Slurm 22.05, 24.11 and 26.05, in chroots (as root, 10 minutes)
 	@bash tests/matrix.sh $(ARGS)

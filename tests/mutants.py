@@ -20,6 +20,7 @@ STORE, PUBLISH, TAKEOVER = "tests/test_store.py", "tests/test_publish.py", "test
 PREFLIGHT, BUILTIN = "tests/checks/test_preflight.py", "tests/checks/builtin/test_answer.py"
 NHC, OWN_STATE = "tests/checks/builtin/test_nhc.py", "tests/checks/builtin/test_own_state.py"
 STORAGE_PROCESSES, STORAGE_HANGS = "tests/checks/test_storage_processes.py", "tests/checks/test_storage_hangs.py"
+ATTRIBUTION, MANAGED = "segment_health/attribution", "tests/attribution/test_managed.py"
 WIRE, CLIENT = "tests/attribution/test_wire.py", "tests/attribution/test_client.py"
 ANALYSIS, POLLER = "tests/attribution/test_analysis.py", "tests/attribution/test_poller.py"
 NVHCD, NVHCD_TESTS = "segment_health/checks/nvhcd", "tests/checks/nvhcd"
@@ -659,16 +660,16 @@ MUTANTS = [
     ),
     Mutant(
         "preflight: SIGPIPE stays ignored",
-        "segment_health/cli/preflight.py",
+        "segment_health/cli/launch.py",
         "        signal.signal(ignored, signal.SIG_DFL)\n",
         "        pass\n",
         (PREFLIGHT,),
     ),
     Mutant(
         "preflight: the environment is Python's",
-        "segment_health/cli/preflight.py",
-        "command, _environment())",
-        "command, os.environ)",
+        "segment_health/cli/launch.py",
+        "command, environ)  # noqa",
+        "command, os.environ)  # noqa",
         (PREFLIGHT,),
     ),
     Mutant(
@@ -681,8 +682,8 @@ MUTANTS = [
     Mutant(
         "preflight: the file counts before a flag",
         "segment_health/cli/preflight.py",
-        "Wanted(**{**(_file(ft_cfg) if ft_cfg is not None else {}), **told})",
-        "Wanted(**{**told, **(_file(ft_cfg) if ft_cfg is not None else {})})",
+        "Wanted(**{**(file_of(ft_cfg, KEYS) if ft_cfg is not None else {}), **told})",
+        "Wanted(**{**told, **(file_of(ft_cfg, KEYS) if ft_cfg is not None else {})})",
         (PREFLIGHT,),
     ),
     Mutant(
@@ -708,7 +709,7 @@ MUTANTS = [
     ),
     Mutant(
         "preflight: aliases are looked at again",
-        "segment_health/checks/ft_cfg.py",
+        "segment_health/ft_cfg.py",
         " or id(value) in seen",
         "",
         ("tests/checks/test_wanted.py",),
@@ -901,6 +902,90 @@ MUTANTS = [
         "        if self._allowance < 1:\n",
         "        if False:\n",
         (f"{NVHCD_TESTS}/test_command.py",),
+    ),
+    Mutant(
+        "attribution: the service outlives a job that is killed",
+        f"{ATTRIBUTION}/leash.py",
+        '        _die_with(order["parent"])\n',
+        "",
+        (MANAGED,),
+    ),
+    Mutant(
+        "attribution: the service has the key in its environment",
+        f"{ATTRIBUTION}/child.py",
+        "in without_key(environ).items()",
+        "in environ.items()",
+        (MANAGED,),
+    ),
+    Mutant(
+        "attribution: the key's file is not tried",
+        f"{ATTRIBUTION}/leash.py",
+        "        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)\n",
+        "        descriptor = os.open(path, os.O_PATH)\n",
+        (MANAGED,),
+    ),
+    Mutant(
+        "attribution: the key is quoted where its file is asked for",
+        f"{ATTRIBUTION}/leash.py",
+        'told if told.startswith(("/", "~/")) else',
+        "told if told else",
+        (MANAGED,),
+    ),
+    Mutant(
+        "attribution: whoever has the port is believed",
+        f"{ATTRIBUTION}/managed.py",
+        "if not _asked(port.is_free, self._number):",
+        "if False:",
+        (MANAGED,),
+    ),
+    Mutant(
+        "attribution: whoever answers is believed",
+        f"{ATTRIBUTION}/managed.py",
+        "if _asked(port.is_of, child.pid, self._number):",
+        "if True:",
+        (MANAGED,),
+    ),
+    Mutant(
+        "attribution: a service's children are left",
+        f"{ATTRIBUTION}/child.py",
+        "os.killpg(self.pid, number)",
+        "os.kill(self.pid, number)",
+        (MANAGED,),
+    ),
+    Mutant(
+        "attribution: a service is started again for ever",
+        f"{ATTRIBUTION}/managed.py",
+        "            if restarts == RESTARTS:\n",
+        "            if False:\n",
+        (MANAGED,),
+    ),
+    Mutant(
+        "attribution: the end of a job waits for a restart",
+        f"{ATTRIBUTION}/managed.py",
+        "            if self._ending.wait(_pause(restarts",
+        "            if time.sleep(_pause(restarts",
+        (MANAGED,),
+    ),
+    Mutant(
+        "attribution: an earlier log is lost",
+        f"{ATTRIBUTION}/leash.py",
+        "os.O_APPEND | os.O_CREAT",
+        "os.O_TRUNC | os.O_CREAT",
+        (MANAGED,),
+    ),
+    Mutant(
+        "attribution: a prefix that ends in a slash opens its parent",
+        f"{ATTRIBUTION}/words.py",
+        'posixpath.basename(path) in {"", ".", ".."}',
+        "False",
+        ("tests/attribution/test_flags.py::test_what_is_refused",),
+    ),
+    Mutant(
+        "attribution: the file counts before a flag",
+        f"{ATTRIBUTION}/flags.py",
+        "            told[field] = flag.read(value)\n",
+        "            told.setdefault(field, flag.read(value))\n",
+        ("tests/attribution/test_flags.py::test_a_flag_counts_before_the_file",),
     ),
     Mutant(
         "attribution: a STOP of an analysis in flight counts",

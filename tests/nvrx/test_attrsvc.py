@@ -1,4 +1,4 @@
-"""NVIDIA's own attribution service, unmodified, judges the failed cycles of a job for our client.
+"""NVIDIA's own attribution service, unmodified, judges the failed cycles of a job for our client and for watch.
 
 It runs without a language model, where a log's facts and the job's history decide: the same failure is worth some
 restarts, and then none. An analysis takes 10 s at the least, since the service waits for a log to be whole.
@@ -9,7 +9,9 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
@@ -23,8 +25,8 @@ from slurm.sandbox.processes import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
+COMMAND = Path(sys.executable).with_name("segment-health")
 PATIENCE = 90.0
 LOG = """\
 [rank0]: Traceback (most recent call last):
@@ -148,3 +150,41 @@ def test_a_crash_loop_is_stopped(attrsvc: Attrsvc, caplog: pytest.LogCaptureFixt
     (stop,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert f"says the analysis of {attrsvc.directory}/train_cycle3.log: STOP: " in stop
     assert cycles > len(failed) + 1
+
+
+def test_a_launcher_is_watched_until_a_stop(attrsvc: Attrsvc) -> None:
+    """A launcher that knows nothing of the service crashes for one reason, until it is ended: 93."""
+    job = {"SLURM_JOB_USER": "ann", "SLURM_JOB_ID": "8", "SLURM_PROCID": "0"}
+    before = Client(attrsvc.url, job_metadata(job))
+    failed = [attrsvc.cycle(number, "watched") for number in range(3)]
+    for path in failed:
+        before.submit(path, Intent.TERMINAL)
+    attrsvc.wait(lambda: all(before.ask(path).word == "RESTART" for path in failed), "three verdicts")
+
+    log = "$1/watched_cycle$n.log"
+    launcher = f'n=3; while :; do cp "$1/watched_cycle0.log" "{log}"; n=$((n + 1)); sleep 0.5; done'
+    flags = ("--ft-attribution-endpoint", attrsvc.url, "--ft-attribution-stop-action", "no-restart")
+    prefix = ("--ft-per-cycle-applog-prefix", f"{attrsvc.directory}/watched.log")
+    with subprocess.Popen(
+        [
+            COMMAND,
+            "attribution",
+            "watch",
+            *flags,
+            *prefix,
+            "--",
+            "sh",
+            "-c",
+            launcher,
+            "sh",
+            str(attrsvc.directory),
+        ],
+        env={"PATH": os.environ["PATH"], **job},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as watch:
+        said = watch.communicate(timeout=PATIENCE)[1]
+    assert watch.returncode == 93, said
+    assert f"says the analysis of {attrsvc.directory}/watched_cycle3.log: STOP: " in said
+    assert "STOP: the launcher is ended" in said
+    assert (attrsvc.directory / "segment_health_stop.8").exists()
