@@ -1070,6 +1070,8 @@ MUTANTS = [
         "    if settings.is_managed:\n        return",
         "    if False:\n        return",
         ("tests/attribution/test_watch_managed.py",),
+    ),
+    Mutant(
         "attribution: a STOP of an analysis in flight counts",
         "segment_health/attribution/wire.py",
         '    if state != "completed":\n',
