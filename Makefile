@@ -11,10 +11,10 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv demo test test-nvrx test-matrix test-faults test-soak test-mutants format check docs fuzz bench screenshots clean
+.PHONY: help setup venv demo test test-nvrx test-attrsvc test-matrix test-faults test-soak test-mutants format check docs fuzz bench screenshots clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: ## prepare this machine: Slurm (as root), .venv, the NVRx wheels
 	@bash tests/setup.sh
@@ -31,6 +31,9 @@ test: setup ## run every test; ARGS='-k name -x' goes to pytest
 
 test-nvrx: setup ## run NVIDIA's ft_launcher against our publisher, on a real Slurm (1 GB of torch, 5 minutes)
 	@bash tests/nvrx_setup.sh $(VENV)/python -m pytest --durations=0 tests/nvrx/test_ft_launcher.py $(ARGS)
+
+test-attrsvc: venv ## have NVIDIA's attribution service judge crashed cycles for our client (50 MB, a minute)
+	@bash tests/attrsvc_setup.sh $(VENV)/python -m pytest --durations=0 tests/nvrx/test_attrsvc.py tests/nvrx/test_attrsvc_managed.py $(ARGS)
 
 test-matrix: ## run the tests of publishing on Slurm 22.05, 24.11 and 26.05, in chroots (as root, 10 minutes)
 	@bash tests/matrix.sh $(ARGS)

@@ -134,6 +134,8 @@ def test_its_help_is_data(words: tuple[str, ...], command: click.Command) -> Non
         ("nodecheck", "/", "--timeout", "0"),
         ("preflight", "--ft-cfg", "/no/such"),
         ("preflight", "--", "/no/such"),
+        ("attribution", "watch"),
+        ("attribution", "stopped", "--state-dir", "relative"),
         ("builtin", "paths", "--config", "/no/such"),
         ("clear", "--dir", "/no/such", "123", "--reason", "x"),
         ("prune", "--dir", "/no/such", "--max-age", "1h"),

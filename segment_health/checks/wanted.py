@@ -6,7 +6,10 @@ same to ft_launcher and to us.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from segment_health.ft_cfg import Keys
 
 _YES = frozenset({"true", "1", "yes"})
 _NO = frozenset({"false", "0", "no", ""})
@@ -68,3 +71,11 @@ def _absolute(path: str) -> str:
     if not path.startswith("/"):
         raise ValueError(f"not an absolute path: {path!r:.80}")
     return path
+
+
+KEYS: Keys = {
+    "segment_health_check_dir": ("segment_dir", directory_of),
+    "enable_dist_storage_healthcheck": ("storage", is_yes),
+    "storage_healthcheck_path": ("storage_paths", paths_of),
+}
+"""NVRx's keys in its file, by the fields of Wanted. nvhcd's endpoint has none there."""

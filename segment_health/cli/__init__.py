@@ -14,6 +14,7 @@ _COMMANDS = {
     "check": "check.check",
     "path": "check.path",
     "preflight": "preflight.preflight",
+    "attribution": "attribution.attribution",
     "builtin": "builtin.builtin",
     "nodecheck": "nodecheck.nodecheck",
     "clear": "lift.clear",

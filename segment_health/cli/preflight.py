@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from segment_health.checks.wanted import Wanted, directory_of, is_yes, paths_of
+from segment_health.checks.wanted import KEYS, Wanted, directory_of, is_yes, paths_of
 
 from .command import Command, examples
-from .failure import ATTENTION, USAGE, Failure, ended_by_signals, say
+from .failure import ATTENTION, USAGE, Failure, ended_by_signals
+from .launch import become, descriptors, environment, file_of, remark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from segment_health.checks.chain import Result
-
-_NOT_EXECUTABLE = 126
-_NOT_FOUND = 127
-_READ_SECONDS = 30.0
-"""How long YAML may take: a few lines of it can be made to mean a document of any size."""
 
 
 def _read(reader: Callable[[object], Any]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
@@ -109,32 +103,14 @@ def preflight(
     Exit status 1: a check failed, COMMAND was not run. 2: a wrong flag or file, nothing was checked. 126, 127:
     COMMAND cannot be run, is not there. Else COMMAND's own; 0 where there is none.
     """
-    inherited = _descriptors()
+    inherited = descriptors()
     flags = {"segment_dir": segment_dir, "storage": storage, "storage_paths": storage_paths, "endpoint": endpoint}
     told = {name: value for name, value in flags.items() if value is not None}
-    wanted = Wanted(**{**(_file(ft_cfg) if ft_cfg is not None else {}), **told})
+    wanted = Wanted(**{**(file_of(ft_cfg, KEYS) if ft_cfg is not None else {}), **told})
     if explain or wanted != Wanted():
         _check(wanted, explain=explain)
     if command:
-        _become(command, inherited)
-
-
-def _file(path: str) -> dict[str, Any]:
-    from segment_health.bounded import bounded  # noqa: PLC0415 - each command loads what it needs
-    from segment_health.checks import ft_cfg  # noqa: PLC0415
-    from segment_health.toml import content_of  # noqa: PLC0415
-
-    try:
-        content = content_of(path, ft_cfg.MAX_CONTENT)
-        told = bounded(lambda: ft_cfg.told_by(content, path), _READ_SECONDS, path)
-    except ft_cfg.FtCfgError as error:
-        raise Failure(str(error), USAGE) from error
-    except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
-        cause = error.strerror if isinstance(error, OSError) else error
-        raise Failure(f"{path}: cannot be read: {cause}", USAGE) from error
-    if told is None:
-        _say(f"{path}: no section {ft_cfg.SECTION}, so nothing of it counts")
-    return told or {}
+        become(command, environment(), inherited)
 
 
 def _check(wanted: Wanted, *, explain: bool) -> None:
@@ -145,22 +121,16 @@ def _check(wanted: Wanted, *, explain: bool) -> None:
     with ended_by_signals():
         for result in chain.walk(chain.steps(wanted, os.environ)):
             if explain:
-                _say(_told(result))
+                remark(_told(result))
             if result.finding is None:
                 continue
             for problem in result.finding.problems:
-                _say(f"{result.step.title} failed: {problem}")
-            for remark in result.finding.remarks:
-                _say(f"{result.step.title}: {remark}")
+                remark(f"{result.step.title} failed: {problem}")
+            for told in result.finding.remarks:
+                remark(f"{result.step.title}: {told}")
             failed = failed or not result.finding.is_healthy
     if failed:
         raise SystemExit(ATTENTION)
-
-
-def _say(line: str) -> None:
-    from segment_health.record import printable  # noqa: PLC0415 - who has nothing to say does without
-
-    say(f"segment-health: {printable(line)}", err=True)
 
 
 def _told(result: Result) -> str:
@@ -174,43 +144,3 @@ def _told(result: Result) -> str:
     if result.finding.is_healthy and result.finding.remarks:
         passed = "passed, with a remark,"
     return f"{step.title} ({step.about}): {passed} in {result.seconds:.3f} s"
-
-
-def _become(command: tuple[str, ...], inherited: frozenset[str]) -> NoReturn:
-    """Become the command: this process, with all that it came with. Ends with 126 or 127 where that fails."""
-    _undo(inherited)
-    try:
-        os.execvpe(command[0], command, _environment())  # noqa: S606 - this is what we are for
-    except (FileNotFoundError, ValueError) as error:  # ValueError: of a name without a letter
-        raise Failure(f"{command[0] or repr('')}: command not found", _NOT_FOUND) from error
-    except OSError as error:
-        raise Failure(f"{command[0]}: cannot be run: {error.strerror}", _NOT_EXECUTABLE) from error
-
-
-def _undo(inherited: frozenset[str]) -> None:
-    """Take back what Python did to this process as it started, and leave open what was open then and no more."""
-    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, and who is executed inherits that
-        signal.signal(ignored, signal.SIG_DFL)
-    for number in _descriptors() - inherited:
-        with contextlib.suppress(OSError):  # that of the listing itself
-            os.set_inheritable(int(number), False)
-
-
-def _descriptors() -> frozenset[str]:
-    with contextlib.suppress(OSError):  # no /proc
-        return frozenset(os.listdir("/proc/self/fd"))
-    return frozenset()
-
-
-def _environment() -> dict[bytes, bytes]:
-    """Return the environment as it came: in the C locale Python adds LC_CTYPE to it, or changes it (PEP 538)."""
-    came: dict[bytes, bytes] = {}
-    try:
-        with open("/proc/self/environ", "rb") as file:
-            for entry in file.read().split(b"\0"):
-                name, found, value = entry.partition(b"=")
-                if found:
-                    came.setdefault(name, value)  # of two of one name the first counts, as getenv(3) has it
-    except OSError:  # no /proc: as it is now
-        return dict(os.environb)
-    return came

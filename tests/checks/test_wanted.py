@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from segment_health.checks import ft_cfg, wanted
+from segment_health import ft_cfg
+from segment_health.checks import wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -92,7 +93,7 @@ def test_what_is_refused(read: Callable[[object], Any], value: object, complaint
 )
 def test_a_file(text: str, told: dict[str, Any] | None) -> None:
     """The section is found wherever it is, and what is not asked for is passed over."""
-    assert ft_cfg.told_by(text.encode(), "ft.yaml") == told
+    assert ft_cfg.told_by(text.encode(), "ft.yaml", wanted.KEYS) == told
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,7 @@ def test_a_file(text: str, told: dict[str, Any] | None) -> None:
 def test_a_wrong_file(text: str, complaint: str) -> None:
     """Who reads the error knows the file, and the key or the line."""
     with pytest.raises(ft_cfg.FtCfgError) as raised:
-        ft_cfg.told_by(text.encode(), "ft.yaml")
+        ft_cfg.told_by(text.encode(), "ft.yaml", wanted.KEYS)
     assert str(raised.value).startswith("ft.yaml")
     assert complaint in str(raised.value)
 
@@ -126,7 +127,7 @@ def test_aliases_are_looked_at_once() -> None:
     """Fifty lines of aliases would be 2**50 lists: they are searched at once, and what is behind them is found."""
     lines = ["a0: &a0 [x]"] + [f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 50)]
     lines += ["z: {fault_tolerance: {segment_health_check_dir: /d}}"]
-    assert ft_cfg.told_by("\n".join(lines).encode(), "ft.yaml") == {"segment_dir": "/d"}
+    assert ft_cfg.told_by("\n".join(lines).encode(), "ft.yaml", wanted.KEYS) == {"segment_dir": "/d"}
 
 
 @pytest.fixture(scope="module")

@@ -250,6 +250,15 @@ except UnhealthyNodeException as error:
 
 
 @pytest.mark.slurm
+def test_attribution_beside_a_launcher(cluster: Sandbox, tmp_path: Path) -> None:
+    """Nobody listens at the page's endpoint: the launcher runs all the same, and that is all there is to see."""
+    code = "\n".join(blocks(ROOT / "docs/attribution-watch.md", "bash"))
+    output = run(localised(code, tmp_path), cluster, tmp_path)
+    assert "the launcher runs" in output.splitlines()
+    assert (tmp_path / "logs/train_cycle0.log").read_text() == "first\n"
+
+
+@pytest.mark.slurm
 def test_the_built_in_checks(cluster: Sandbox, tmp_path: Path) -> None:
     """The page's configuration is one that is understood, and an idle node is healthy."""
     code = "\n".join(blocks(ROOT / "docs/builtin.md", "bash"))

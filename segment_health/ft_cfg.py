@@ -1,33 +1,28 @@
-"""The YAML file that NVRx's launcher is configured by: what it says of the checks that are also ours. Pure."""
+"""The YAML file that NVRx's launcher is configured by: its section, and what is said there of us. Pure."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from segment_health import yaml
-
-from . import wanted
+from . import yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    Keys = Mapping[str, tuple[str, Callable[[object], Any]]]
+    """Keys of the section: which field of ours each is, and how it is read. A reader raises ValueError."""
 
 SECTION = "fault_tolerance"
 MAX_CONTENT = 1 << 20
 """Bytes of such a file."""
-_KEYS: dict[str, tuple[str, Callable[[object], Any]]] = {
-    "segment_health_check_dir": ("segment_dir", wanted.directory_of),
-    "enable_dist_storage_healthcheck": ("storage", wanted.is_yes),
-    "storage_healthcheck_path": ("storage_paths", wanted.paths_of),
-}
-"""NVRx's keys: which field of Wanted each is, and how it is read. nvhcd's endpoint has none there."""
 
 
 class FtCfgError(ValueError):
     """A file that cannot be meant so; one line, for a person."""
 
 
-def told_by(content: bytes, path: str) -> dict[str, Any] | None:
-    """Return what a file says, by the fields of Wanted; None where it has no section `fault_tolerance`.
+def told_by(content: bytes, path: str, keys: Keys) -> dict[str, Any] | None:
+    """Return what a file says, by the fields that `keys` names; None where it has no section `fault_tolerance`.
 
     As NVRx does, keys that are not asked for are passed over, and so is a section that says nothing. Raises
     FtCfgError.
@@ -41,7 +36,7 @@ def told_by(content: bytes, path: str) -> dict[str, Any] | None:
     if not isinstance(section, dict):
         raise FtCfgError(f"{path}: {SECTION} is no mapping of keys to values")
     told = {}
-    for key, (field, read) in _KEYS.items():
+    for key, (field, read) in keys.items():
         if key in section:
             try:
                 told[field] = read(section[key])

@@ -1,0 +1,174 @@
+"""The thin parent of a launcher, in this process: what its observer may tell it, and is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from segment_health.attribution.relay import FAILED, READY, REFUSED, STOP, Patience, RefusedError, run
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+LONG = Patience(60.0, 60.0, 60.0)
+SHORT = Patience(0.2, 0.2)
+
+
+def launch(code: str, observe: Callable[[socket.socket], object], patience: Patience = LONG) -> tuple[int, bool]:
+    """Run shell code as a launcher."""
+    return run(("sh", "-c", code), os.environb, observe, patience)
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process runs, and is not only waited for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+    except OSError:
+        return False
+
+
+def ready(channel: socket.socket) -> None:
+    """Be an observer that has nothing to say."""
+    channel.send(bytes([READY]))
+    channel.setblocking(True)
+    while channel.recv(16):
+        pass
+
+
+def stop(channel: socket.socket) -> None:
+    """Be an observer that has the launcher ended, once it runs."""
+    channel.send(bytes([READY]))
+    time.sleep(0.3)  # the launcher may not have set its traps yet; the status is the same then
+    channel.send(bytes([STOP, STOP]))
+    ready(channel)
+
+
+@pytest.mark.parametrize("status", [0, 1, 93])
+def test_the_status_is_the_launchers(status: int) -> None:
+    """Whatever it is, and it was not ended by us."""
+    assert launch(f"exit {status}", ready) == (status, False)
+
+
+def test_the_signal_is_the_launchers() -> None:
+    """A status below 0, as subprocess has it."""
+    assert launch("kill -9 $$", ready) == (-signal.SIGKILL, False)
+
+
+def test_a_stop_ends_it() -> None:
+    """By SIGTERM, and what the launcher makes of that is told."""
+    assert launch("trap 'exit 5' TERM; while :; do sleep 0.05; done", stop)[1]
+    assert launch("exec sleep 60", stop) == (-signal.SIGTERM, True)
+
+
+def test_a_deaf_launcher_is_killed(tmp_path: Path) -> None:
+    """After the grace, and with it what descends from it."""
+    code = f"trap '' TERM; setsid sleep 60 & echo $! >{tmp_path}/worker; wait; sleep 60"
+    assert launch(code, stop, Patience(0.5, 60.0)) == (-signal.SIGKILL, True)
+    worker = int((tmp_path / "worker").read_text())
+    deadline = time.monotonic() + 30
+    while is_alive(worker):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_stop_after_the_end_is_none() -> None:
+    """A launcher that ended by itself ended by itself."""
+
+    def late(channel: socket.socket) -> None:
+        channel.send(bytes([READY]))
+        channel.setblocking(True)
+        channel.recv(16)  # the end
+        channel.send(bytes([STOP]))
+
+    assert launch("exit 0", late) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [("exit 3", FAILED), ("exit 0", b""), ("kill -9 $$", FAILED)],
+    ids=["failed", "fine", "died"],
+)
+def test_the_observer_is_told_of_a_failure(tmp_path: Path, code: str, expected: bytes) -> None:
+    """And of nothing else but the end."""
+
+    def note(channel: socket.socket) -> None:
+        channel.send(bytes([READY]))
+        channel.setblocking(True)
+        told = b""
+        while data := channel.recv(16):
+            told += data
+        (tmp_path / "told").write_bytes(told)
+
+    launch(code, note)
+    assert (tmp_path / "told").read_bytes() == expected
+
+
+def test_a_refusal(tmp_path: Path) -> None:
+    """The launcher does not begin."""
+    with pytest.raises(RefusedError):
+        launch(f"touch {tmp_path}/ran", lambda channel: channel.send(bytes([REFUSED])))
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "observe",
+    [lambda _: None, lambda _: time.sleep(600), lambda _: os.kill(os.getpid(), signal.SIGKILL), lambda _: 1 / 0],
+    ids=["ends", "hangs", "dies", "fails"],
+)
+def test_an_observer_that_is_none(
+    observe: Callable[[socket.socket], object], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The launcher begins soon, and its status is passed on soon."""
+    began = time.monotonic()
+    assert launch("exit 3", observe, SHORT) == (3, False)
+    assert time.monotonic() - began < 20  # 3 s for last words, on an idle machine
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert ("ZeroDivisionError" in err) == (err != "")  # a bug is seen
+
+
+def test_what_cannot_be_run() -> None:
+    """An error of the system, and nothing is left."""
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
+    before = children.read_text()
+    with pytest.raises(FileNotFoundError):
+        run(("/no/such",), os.environb, ready, LONG)
+    with pytest.raises(PermissionError):
+        run(("/etc",), os.environb, ready, LONG)
+    assert children.read_text() == before
+
+
+def test_this_process_is_as_before() -> None:
+    """Handlers, mask, the descriptor for wake-ups and all other descriptors."""
+
+    def state() -> tuple[object, ...]:
+        handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+        wakeup = signal.set_wakeup_fd(-1)
+        signal.set_wakeup_fd(wakeup)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        return handlers, wakeup, mask, os.listdir("/proc/self/fd")
+
+    before = state()
+    assert launch("exit 0", ready) == (0, False)
+    assert state() == before
+
+
+def test_a_signal_while_the_observer_is_waited_for(tmp_path: Path) -> None:
+    """The launcher does not begin any more, and the end is that signal's."""
+
+    def tell(_channel: socket.socket) -> None:
+        os.kill(os.getppid(), signal.SIGTERM)
+        time.sleep(600)
+
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        assert launch(f"touch {tmp_path}/ran", tell) == (-signal.SIGTERM, False)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert not (tmp_path / "ran").exists()
