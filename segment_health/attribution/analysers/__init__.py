@@ -1,0 +1,1 @@
+"""What reads the log of a failed cycle, and says what failed and whether to start again."""
