@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import posixpath
 import time
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from segment_health.attribution.flags import FLAGS, KEYS, FlagError, settings_of
+from segment_health.attribution.words import MOST_SECONDS
 from segment_health.record import printable
 
 from .command import Command, Group, examples
@@ -94,8 +94,8 @@ def watch(
     inherited = descriptors()
     if not command:
         raise Failure("which launcher? Give it behind --: -- ft_launcher train.py", USAGE)
-    if not 0 <= grace < math.inf:
-        raise Failure(f"--grace {grace:g}: that is no time to wait; give seconds from 0 on", USAGE)
+    if not 0 <= grace <= MOST_SECONDS:  # false of NaN too
+        raise Failure(f"--grace {grace:g}: that is no time to wait; give seconds, from 0 to a year", USAGE)
     if state_dir is not None and not os.path.isabs(state_dir):
         raise Failure(f"--state-dir: not an absolute path: {state_dir[:80]!a}", USAGE)
     settings = _settings(flags, ft_cfg)
