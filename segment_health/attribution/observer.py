@@ -8,11 +8,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import select
 import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from segment_health.atomic import host_name
+from segment_health.readable import readable
 
 from .child import ServiceError
 from .cycles import Cycles, Names, Stamp
@@ -114,8 +114,7 @@ class _Observer:
         while True:
             if not self._over:
                 self._look()
-            ready, _, _ = select.select([self._channel], [], [], LOOK_SECONDS)
-            if ready and not self._hear():
+            if readable([self._channel], LOOK_SECONDS) and not self._hear():
                 break
         if self._asking is not None:
             self._asking.close(_CLOSE_SECONDS)
