@@ -55,6 +55,8 @@ def endpoint_of(value: object) -> str:
         port = 0
     if port == 0 or (port is None and parts.scheme in _HAVE_A_PORT):
         raise ValueError("a URL without a port, from 1 to 65535")
+    if parts.query or parts.fragment:
+        raise ValueError("a URL with a query (?) or a fragment (#): a path is put behind it")
     return endpoint
 
 
