@@ -116,9 +116,11 @@ def read(status: int, body: bytes) -> Recommendation:
         return Recommendation(Verdict.UNDECIDED, f"HTTP {status}")
     if status != _OK:
         return Recommendation(Verdict.MISSING, f"HTTP {status}", _message(body))
-    found = _object(body) if body.strip() else {}
+    is_too_long = len(body) > MAX_ANSWER
+    found = None if is_too_long else _object(body) if body.strip() else {}
     if found is None:
-        return Recommendation(Verdict.MISSING, "HTTP 200", "the answer is no JSON object")
+        why = f"the answer has more than {MAX_ANSWER} bytes" if is_too_long else "the answer is no JSON object"
+        return Recommendation(Verdict.MISSING, "HTTP 200", why)
     state = (_text(found.get("status")) or "completed").strip().lower()
     if state == "failed":
         return Recommendation(Verdict.FAILED, state, _message(body))
