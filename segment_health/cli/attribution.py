@@ -150,8 +150,13 @@ def stopped(context: click.Context, state_dir: str) -> None:
     if run is None:
         raise Failure("not in a Slurm job: neither SLURM_ARRAY_JOB_ID nor SLURM_JOB_ID is set", USAGE)
     file = stop.StopFile(state_dir, run)
+
+    def look() -> stop.Stop | None:
+        os.stat(state_dir)  # who names one that is not there has not asked
+        return file.look()
+
     try:
-        found = bounded(file.look, _LOOK_SECONDS, state_dir)
+        found = bounded(look, _LOOK_SECONDS, state_dir)
     except (OSError, ValueError) as error:
         cause = error.strerror if isinstance(error, OSError) else error
         raise Failure(f"{file.path}: cannot be read: {cause}", UNKNOWN) from error

@@ -601,3 +601,6 @@ def test_a_batch_script_can_ask_for_the_stop(tmp_path: Path) -> None:
     code, said = stopped(tmp_path, **JOB)
     assert code == 3
     assert f"{tmp_path}/segment_health_stop.12: cannot be read: no STOP" in said
+    code, said = stopped(tmp_path / "typo", **JOB)
+    assert code == 3
+    assert f"{tmp_path}/typo/segment_health_stop.12: cannot be read: No such file or directory" in said
