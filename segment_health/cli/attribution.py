@@ -53,7 +53,7 @@ def _flags(command: Callable[..., Any]) -> Callable[..., Any]:
     short_help="Run a launcher, and have its failed cycles analysed.",
     context_settings={"allow_interspersed_args": False},
     epilog=examples(
-        "segment-health attribution watch --ft-cfg ft.yaml -- ft_launcher --ft-cfg-path ft.yaml train.py"
+        "segment-health attribution watch --ft-cfg w.yaml -- ft_launcher --ft-cfg-path ft.yaml train.py"
     ),
 )
 @_flags
