@@ -13,12 +13,13 @@ from __future__ import annotations
 import errno
 import os
 import pickle
-import select
 import signal
 import time
 import traceback
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
+
+from .readable import readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,7 +125,7 @@ def _receive(receiving: int, deadline: float) -> bytes | None:
     What lies in the pipe is read before the clock is: we may have been stopped for long, and the child not.
     """
     told = bytearray()
-    while select.select([receiving], [], [], max(0.0, deadline - time.monotonic()))[0]:
+    while readable([receiving], max(0.0, deadline - time.monotonic())):
         data = os.read(receiving, _CHUNK)
         if not data:
             return bytes(told)

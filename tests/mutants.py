@@ -338,8 +338,8 @@ MUTANTS = [
     Mutant(
         "a late child is waited for",
         "segment_health/bounded.py",
-        "    while select.select([receiving], [], [], max(0.0, deadline - time.monotonic()))[0]:\n",
-        "    while select.select([receiving], [], [])[0]:\n",
+        "    while readable([receiving], max(0.0, deadline - time.monotonic())):\n",
+        "    while readable([receiving], None):\n",
         ("tests/test_bounded.py",),
     ),
     Mutant(
@@ -1073,6 +1073,20 @@ MUTANTS = [
         ("tests/attribution/test_cycles.py",),
     ),
     Mutant(
+        "watch: what storage shows late are cycles",
+        f"{ATTRIBUTION}/observer.py",
+        "            return {} if is_missing else None\n",
+        "            return {}\n",
+        ("tests/attribution/test_observer.py",),
+    ),
+    Mutant(
+        "watch: a SIGCHLD that was blocked stays so",
+        f"{ATTRIBUTION}/relay.py",
+        "mask - {signal.SIGCHLD})",
+        "mask)",
+        ("tests/attribution/test_relay.py::test_a_blocked_sigchld",),
+    ),
+    Mutant(
         "watch: other tasks are not told of a STOP",
         f"{ATTRIBUTION}/observer.py",
         "            self._leave()\n",
@@ -1110,7 +1124,7 @@ MUTANTS = [
     Mutant(
         "attribution: an answer that cannot be read is a verdict",
         "segment_health/attribution/wire.py",
-        '        return Recommendation(Verdict.MISSING, "HTTP 200", "the answer is no JSON object")\n',
+        '        return Recommendation(Verdict.MISSING, "HTTP 200", why)\n',
         "        found = {}\n",
         (WIRE,),
     ),
@@ -1124,7 +1138,7 @@ MUTANTS = [
     Mutant(
         "attribution: a password is shown",
         "segment_health/attribution/wire.py",
-        '    if "@" in authority:\n',
+        '    if secret and not rest.startswith("/"):  # the path of a socket holds none\n',
         "    if False:\n",
         (WIRE,),
     ),

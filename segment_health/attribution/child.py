@@ -66,8 +66,10 @@ def environment(settings: AttributionSettings, environ: Mapping[str, str], numbe
         "NVRX_ATTRSVC_LOG_LEVEL": settings.log_level,
         "NVRX_ATTRSVC_EXPORT_URL": settings.export_url,
     }
-    kept = {name: value for name, value in without_key(environ).items() if name != "NVRX_ATTRSVC_EXPORT_URL"}
-    return kept | {name: value for name, value in told.items() if value}
+    told = {name: value for name, value in told.items() if value}
+    ours = {*told, "NVRX_ATTRSVC_EXPORT_URL", "NVRX_ATTRSVC_ALLOWED_ROOT"}
+    # In whatever case: the service takes these names in any, and of two the last.
+    return {name: value for name, value in without_key(environ).items() if name.upper() not in ours} | told
 
 
 class Child:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import select
 import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from segment_health.atomic import host_name
+from segment_health.readable import readable
 
 from .child import ServiceError
 from .cycles import Cycles, Names, Stamp
@@ -96,15 +96,16 @@ class _Observer:
         self._tell = tell
         self._names = Names(task.prefix)
         self._asking: Asking | None = None
-        self._cycles = Cycles(self._names, {})
+        self._cycles: Cycles | None = None
+        """None until it was seen what lay there before."""
         self._failed_last = ""
         self._vain_looks = 0
         self._over = False
 
     def see_what_was_before(self) -> None:
         """Look what lies there before the launcher writes anything."""
+        self._follow()
         if self._task.attribution is not None:
-            self._cycles = Cycles(self._names, self._logs())
             self._forget()
 
     def run(self) -> None:
@@ -113,8 +114,7 @@ class _Observer:
         while True:
             if not self._over:
                 self._look()
-            ready, _, _ = select.select([self._channel], [], [], LOOK_SECONDS)
-            if ready and not self._hear():
+            if readable([self._channel], LOOK_SECONDS) and not self._hear():
                 break
         if self._asking is not None:
             self._asking.close(_CLOSE_SECONDS)
@@ -136,7 +136,7 @@ class _Observer:
             return False
         if FAILED in told and self._asking is not None and not self._over:
             self._follow()  # the last cycle may not have been seen yet
-            if self._cycles.current is not None:
+            if self._cycles is not None and self._cycles.current is not None:
                 self._asking.cycle_failed(self._names.path_of(self._cycles.current))
         return bool(told)
 
@@ -161,30 +161,40 @@ class _Observer:
             )
 
     def _follow(self) -> None:
+        """Tell of cycles that are new: none that the first look shows, which an earlier run may have left."""
+        found = None if self._task.attribution is None else self._logs()
+        if found is None:
+            return
+        if self._cycles is None:
+            self._cycles = Cycles(self._names, found)
         if self._asking is None:
             return
-        for event in self._cycles.see(self._logs()):
+        for event in self._cycles.see(found):
             if event.has_failed:
                 self._failed_last = event.path
                 self._asking.cycle_failed(event.path)
             else:
                 self._asking.cycle_began(event.path)
 
-    def _logs(self) -> dict[int, Stamp]:
+    def _logs(self) -> dict[int, Stamp] | None:
+        """Look which logs are there; None where that cannot be told."""
         found = {}
         try:
             with os.scandir(self._names.directory) as entries:
                 for entry in entries:
                     cycle = self._names.cycle_of(entry.name)
                     if cycle is not None:
-                        status = entry.stat()
-                        found[cycle] = Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
+                        with contextlib.suppress(OSError):  # removed just now, or a link that leads nowhere
+                            status = entry.stat()
+                            found[cycle] = Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
         except OSError as error:
             self._vain_looks += 1
-            if not isinstance(error, FileNotFoundError) or self._vain_looks > _MISSING_LOOKS:
+            is_missing = isinstance(error, FileNotFoundError)
+            if not is_missing or self._vain_looks > _MISSING_LOOKS:
                 self._tell.once(
                     "WARNING", "logs", f"{self._names.directory}: cycles are not seen: {_cause(error)}"
                 )
+            return {} if is_missing else None
         return found
 
     def _end(self, why: str) -> None:

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import socket
 import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from segment_health.readable import readable
 
 from .ends import kill_tree
 
@@ -114,7 +115,7 @@ def run(
         )
         relay = _Relay(launcher, ours, bell, patience)
         relay.pass_on(set(signal.sigpending()) & relayed)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask - {signal.SIGCHLD})  # which wakes us, whoever blocked it
         return relay.run()
     finally:
         ours.close()
@@ -171,7 +172,7 @@ class _Relay:
         """Wait for a signal, the launcher's end, a word of the observer's, or until then (time.monotonic)."""
         timeout = None if until == float("inf") else max(0.0, until - time.monotonic())
         sources: list[Any] = [self._bell, *([self._observer] if self._listening else [])]
-        ready, _, _ = select.select(sources, [], [], timeout)
+        ready = readable(sources, timeout)
         now = time.monotonic()
         if self._observer in ready:  # first: an echo may lie there beside its signal
             self._hear(now)
@@ -203,7 +204,7 @@ class _Relay:
             self._tell(signal.SIGTERM)
 
     def _tell(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # it may have become another user
             self._launcher.send_signal(number)
 
     def _part(self, status: int) -> None:
@@ -217,7 +218,7 @@ class _Relay:
             self._observer.shutdown(socket.SHUT_WR)
         while self._listening and (left := deadline - time.monotonic()) > 0:
             sources: list[Any] = [self._observer, self._bell]
-            ready, _, _ = select.select(sources, [], [], left)
+            ready = readable(sources, left)
             if self._bell in ready and set(os.read(self._bell, 4096)) - {signal.SIGCHLD}:
                 break  # somebody is in a hurry
             if self._observer in ready:
@@ -233,7 +234,7 @@ def _wait_for_ready(observer: socket.socket, seconds: float, relayed: set[int]) 
     while (left := deadline - time.monotonic()) > 0:
         if ending := set(signal.sigpending()) & relayed & _ENDING:
             return int(min(ending))
-        if select.select([observer], [], [], min(left, _SLICE_SECONDS))[0]:
+        if readable([observer], min(left, _SLICE_SECONDS)):
             told = observer.recv(4096, socket.MSG_PEEK)
             if REFUSED in told:
                 raise RefusedError

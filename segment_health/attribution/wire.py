@@ -65,11 +65,13 @@ class Recommendation(NamedTuple):
 
 
 def shown(endpoint: str) -> str:
-    """Show an endpoint in a line, without the password that may stand in it."""
-    rest = endpoint.partition("://")[2] or endpoint
-    authority = rest.partition("/")[0]
-    if "@" in authority:
-        endpoint = endpoint.replace(f"{authority.rpartition('@')[0]}@", "...@", 1)
+    """Show an endpoint in a line, without the password that may stand in it, quoted as a URL wants it or not."""
+    scheme, separator, rest = endpoint.partition("://")
+    if not separator:
+        scheme, rest = "", endpoint
+    secret, _, host = rest.rpartition("@")
+    if secret and not rest.startswith("/"):  # the path of a socket holds none
+        endpoint = f"{scheme}{separator}...@{host}"
     return brief(endpoint, _SHOWN)
 
 
@@ -80,8 +82,8 @@ def base_url(endpoint: str) -> str | None:
     try:
         parts = urlsplit(endpoint)
         port = parts.port
-    except ValueError as error:
-        raise ValueError(f"{shown(endpoint)}: not a URL: {error}") from None
+    except ValueError:  # which may quote a password
+        raise ValueError(f"{shown(endpoint)}: not a URL: its host or port is none") from None
     if not parts.hostname or port == 0:
         raise ValueError(f"{shown(endpoint)}: not a URL: it names no host, or port 0")
     if " " in endpoint or not endpoint.isprintable():
@@ -116,9 +118,11 @@ def read(status: int, body: bytes) -> Recommendation:
         return Recommendation(Verdict.UNDECIDED, f"HTTP {status}")
     if status != _OK:
         return Recommendation(Verdict.MISSING, f"HTTP {status}", _message(body))
-    found = _object(body) if body.strip() else {}
+    is_too_long = len(body) > MAX_ANSWER
+    found = None if is_too_long else _object(body) if body.strip() else {}
     if found is None:
-        return Recommendation(Verdict.MISSING, "HTTP 200", "the answer is no JSON object")
+        why = f"the answer has more than {MAX_ANSWER} bytes" if is_too_long else "the answer is no JSON object"
+        return Recommendation(Verdict.MISSING, "HTTP 200", why)
     state = (_text(found.get("status")) or "completed").strip().lower()
     if state == "failed":
         return Recommendation(Verdict.FAILED, state, _message(body))

@@ -7,7 +7,6 @@ that is said. No complaint quotes a URL, or what was given for the key's file: e
 from __future__ import annotations
 
 import ipaddress
-import math
 import posixpath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -19,6 +18,8 @@ MANAGED = "localhost"
 """The endpoint that asks for a service of the job's own."""
 LOG, NO_RESTART = "log", "no-restart"
 STARTUP_SECONDS = 20.0
+MOST_SECONDS = 86400.0 * 365
+"""The longest time that can be waited for: the system's calls count so far, and not much further."""
 NO_RESTART_EXIT_CODE = 93
 _STOP_ACTIONS = (LOG, NO_RESTART)
 _BACKENDS = ("lib",)
@@ -54,6 +55,8 @@ def endpoint_of(value: object) -> str:
         port = 0
     if port == 0 or (port is None and parts.scheme in _HAVE_A_PORT):
         raise ValueError("a URL without a port, from 1 to 65535")
+    if parts.query or parts.fragment:
+        raise ValueError("a URL with a query (?) or a fragment (#): a path is put behind it")
     return endpoint
 
 
@@ -123,15 +126,15 @@ def url_of(value: object) -> str:
 
 
 def startup_timeout_of(value: object) -> float:
-    """Return seconds, more than none and not without end. ValueError."""
+    """Return seconds, more than none and not more than MOST_SECONDS. ValueError."""
     if value is None:
         return STARTUP_SECONDS
     try:
         seconds = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else 0.0
     except (ValueError, OverflowError):
         seconds = 0.0
-    if not 0 < seconds < math.inf:  # false of NaN too
-        raise ValueError(f"not a number of seconds above 0: {value!r:.80}")
+    if not 0 < seconds <= MOST_SECONDS:  # false of NaN too
+        raise ValueError(f"not a number of seconds above 0, up to a year: {value!r:.80}")
     return seconds
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import posixpath
 import time
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from segment_health.attribution.flags import FLAGS, KEYS, FlagError, settings_of
+from segment_health.attribution.words import MOST_SECONDS
 from segment_health.record import printable
 
 from .command import Command, Group, examples
@@ -53,7 +53,7 @@ def _flags(command: Callable[..., Any]) -> Callable[..., Any]:
     short_help="Run a launcher, and have its failed cycles analysed.",
     context_settings={"allow_interspersed_args": False},
     epilog=examples(
-        "segment-health attribution watch --ft-cfg ft.yaml -- ft_launcher --ft-cfg-path ft.yaml train.py"
+        "segment-health attribution watch --ft-cfg w.yaml -- ft_launcher --ft-cfg-path ft.yaml train.py"
     ),
 )
 @_flags
@@ -94,8 +94,8 @@ def watch(
     inherited = descriptors()
     if not command:
         raise Failure("which launcher? Give it behind --: -- ft_launcher train.py", USAGE)
-    if not 0 <= grace < math.inf:
-        raise Failure(f"--grace {grace:g}: that is no time to wait; give seconds from 0 on", USAGE)
+    if not 0 <= grace <= MOST_SECONDS:  # false of NaN too
+        raise Failure(f"--grace {grace:g}: that is no time to wait; give seconds, from 0 to a year", USAGE)
     if state_dir is not None and not os.path.isabs(state_dir):
         raise Failure(f"--state-dir: not an absolute path: {state_dir[:80]!a}", USAGE)
     settings = _settings(flags, ft_cfg)
@@ -150,8 +150,13 @@ def stopped(context: click.Context, state_dir: str) -> None:
     if run is None:
         raise Failure("not in a Slurm job: neither SLURM_ARRAY_JOB_ID nor SLURM_JOB_ID is set", USAGE)
     file = stop.StopFile(state_dir, run)
+
+    def look() -> stop.Stop | None:
+        os.stat(state_dir)  # who names one that is not there has not asked
+        return file.look()
+
     try:
-        found = bounded(file.look, _LOOK_SECONDS, state_dir)
+        found = bounded(look, _LOOK_SECONDS, state_dir)
     except (OSError, ValueError) as error:
         cause = error.strerror if isinstance(error, OSError) else error
         raise Failure(f"{file.path}: cannot be read: {cause}", UNKNOWN) from error

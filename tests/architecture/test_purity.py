@@ -24,7 +24,7 @@ SHELL = {
     "doctor.facts", "doctor.surroundings", "history", "ledger", "lift", "lock", "metrics.textfile",
     "noded.directory", "noded.export", "noded.files", "notify", "observe", "page.__main__",
     "page.answers", "page.door", "page.listening", "page.portrait", "page.server", "page.sheet", "poke",
-    "publish", "reload", "separate", "service", "settings", "signals", "sockets", "sources", "store",
+    "publish", "readable", "reload", "separate", "service", "settings", "signals", "sockets", "sources", "store",
     "survey", "toml", "trust", "watch",
 }  # fmt: skip
 FOLDERS = ("cli", "templates")

@@ -69,7 +69,7 @@ def main() -> None:
     key = Path(os.environ["LLM_API_KEY_FILE"]).read_bytes()
     told["key"] = hashlib.sha256(key).hexdigest()
     names = ("LLM_API_KEY", "LLM_API_KEY_FILE", "NVRX_ATTRSVC_")
-    told["environ"] = {name: value for name, value in os.environ.items() if name.startswith(names)}
+    told["environ"] = {name: value for name, value in os.environ.items() if name.upper().startswith(names)}
     told["signals"] = [str(signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)]
     address = urlsplit(os.environ["NVRX_ATTRSVC_ENDPOINT"])
     server = HTTPServer((address.hostname or "", address.port or 0), Answers)

@@ -24,7 +24,8 @@ class Behaviour:
     `post` and `get` are lists of [status, body], a body being JSON or a text; the last one is repeated.
     `analysis` is how many seconds an analysis takes, and `action` what it recommends then: `get` is not used.
     `delay` is the seconds from each question to its answer; -1 never answers, -2 answers byte by byte, -3 begins
-    an answer and sends its body so, -4 ends without one, -5 does so to a POST that it accepted.
+    an answer and sends its body so, -4 ends without one, -5 does so to a POST that it accepted, -6 sends ten
+    megabytes a second without end.
     """
 
     def __init__(self, told: dict[str, Any]) -> None:
@@ -111,6 +112,8 @@ class Handler(BaseHTTPRequestHandler):
             self._drip(now, b"HTTP/1.1 200 OK\r\nX-Slow: ", b"x")
         elif now.delay == -3:
             self._drip(now, b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", b" ")
+        elif now.delay == -6:
+            self._drip(now, b"HTTP/1.1 200 OK\r\nContent-Length: 10000000000\r\n\r\n", b" " * 1_000_000)
         else:
             time.sleep(max(0.0, now.delay))
             self._send(status, answer)

@@ -118,6 +118,9 @@ def test_a_service_serves_and_ends_with_the_job(site: Site) -> None:
     (site.directory / "real").mkdir()
     site.logs.symlink_to("real")
     site.environ["NVRX_ATTRSVC_EXPORT_URL"] = "https://not.told/by-flags"
+    site.environ["nvrx_attrsvc_export_url"] = "https://not.told/by-flags"  # NVRx takes names in any case
+    site.environ["Nvrx_Attrsvc_Allowed_Root"] = "/"
+    site.environ["nvrx_attrsvc_endpoint"] = "http://0.0.0.0:1"
     site.environ["NVRX_ATTRSVC_COMPUTE_TIMEOUT"] = "7"
     with site.service(base_url="https://llm.example/v1", model="m", backend="lib", log_level="debug") as service:
         assert service.endpoint == f"http://127.0.0.1:{site.port}"

@@ -108,6 +108,53 @@ def test_cycles_are_told_in_order(tmp_path: Path, until: Until) -> None:
     assert observed.said.lines == []
 
 
+def test_logs_that_were_not_seen_before_may_be_an_earlier_runs(tmp_path: Path, until: Until) -> None:
+    """What storage shows first, though late, was there before; what changes from then on is a cycle."""
+    logs, old = tmp_path / "logs", tmp_path / "old"
+    old.mkdir()
+    for cycle in (0, 1):
+        (old / f"train_cycle{cycle}.log").write_text("of an earlier run")
+    (tmp_path / "file").touch()
+    logs.symlink_to("file")
+    observed = Observed(logs)
+    assert observed.hear() == READY
+    until(lambda: observed.said.lines, "a warning")
+    (tmp_path / "shown").symlink_to(old)
+    (tmp_path / "shown").replace(logs)
+
+    def noticed() -> bool:
+        with (old / "train_cycle0.log").open("a") as file:
+            file.write("of this run")
+        return bool(observed.asked.told)
+
+    until(noticed, "an event")
+    observed.end(FAILED)
+    assert observed.asked.told == ["began train_cycle0.log", "failed train_cycle0.log", "closed True"]
+
+
+def test_storage_that_shows_nothing_has_no_last_cycle(tmp_path: Path) -> None:
+    """A launcher that failed is not said to have had one."""
+    (tmp_path / "logs").write_text("no directory")
+    observed = Observed(tmp_path / "logs")
+    assert observed.hear() == READY
+    observed.end(FAILED)
+    assert observed.asked.told == ["closed True"]
+
+
+def test_a_log_that_leads_nowhere_hides_no_other(tmp_path: Path, until: Until) -> None:
+    """Among many names, wherever it stands among them."""
+    for cycle in range(10, 30, 2):
+        (tmp_path / f"train_cycle{cycle}.log").symlink_to("/no/such")
+        (tmp_path / f"train_cycle{cycle + 1}.log").symlink_to(f"train_cycle{cycle + 1}.log")
+    observed = Observed(tmp_path)
+    assert observed.hear() == READY
+    for cycle in range(10):
+        (tmp_path / f"train_cycle{cycle}.log").write_text("x")
+    until(lambda: "began train_cycle9.log" in observed.asked.told, "the last cycle")
+    observed.end()
+    assert observed.said.lines == []
+
+
 def test_a_launcher_that_succeeded_has_no_failed_cycle(tmp_path: Path, until: Until) -> None:
     """Nor has one that wrote none."""
     observed = Observed(tmp_path)

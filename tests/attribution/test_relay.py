@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import time
 from pathlib import Path
@@ -142,6 +143,72 @@ def test_what_cannot_be_run() -> None:
     with pytest.raises(PermissionError):
         run(("/etc",), os.environb, ready, LONG)
     assert children.read_text() == before
+
+
+def in_a_child(what: Callable[[], int]) -> int:
+    """Do that in a child, which may change what it is and has; return its exit status within some seconds."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(what())
+        finally:
+            os._exit(99)
+    deadline = time.monotonic() + 30
+    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            pytest.fail("it hangs")
+        time.sleep(0.02)
+    return os.waitstatus_to_exitcode(ended[1])
+
+
+def test_a_blocked_sigchld() -> None:
+    """Whoever started us may have blocked it; the end of the launcher is seen all the same."""
+
+    def run_blocked() -> int:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+        return launch("sleep 0.3; exit 7", ready)[0]
+
+    assert in_a_child(run_blocked) == 7
+
+
+def test_a_thousand_descriptors() -> None:
+    """More than select(2) can count: the launcher begins, a STOP ends it."""
+
+    def run_with_many() -> int:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 2048), hard), hard))
+        while os.dup(2) < 1100:
+            pass
+        ended = launch("exec sleep 60", stop)
+        return 0 if ended == (-signal.SIGTERM, True) else 1
+
+    assert in_a_child(run_with_many) == 0
+
+
+@pytest.mark.root
+def test_a_launcher_of_another_user(short_path: Path) -> None:
+    """One that became somebody else cannot be told signals; it is waited for, and its status is passed on."""
+    short_path.chmod(0o777)
+    runs = short_path / "runs"
+
+    def tell(channel: socket.socket) -> None:
+        channel.send(bytes([READY]))
+        while not runs.exists():
+            time.sleep(0.02)
+        os.kill(os.getppid(), signal.SIGUSR1)
+        channel.send(bytes([STOP]))
+        ready(channel)
+
+    def run_as_nobody() -> int:
+        os.setresuid(0, 65534, 0)  # whoever is executed may become root again, and then anybody
+        become = ("setpriv", "--reuid=0", "setpriv", "--reuid=65533", "--regid=65533", "--clear-groups")
+        command = (*become, "sh", "-c", f"echo >{runs}; sleep 1; exit 7")
+        status, was_stopped = run(command, os.environb, tell, Patience(0.1, 60.0))
+        return status if was_stopped else 1
+
+    assert in_a_child(run_as_nobody) == 7
 
 
 def test_this_process_is_as_before() -> None:

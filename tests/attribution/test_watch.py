@@ -552,6 +552,7 @@ def test_who_has_nothing_to_do_becomes_the_launcher(
         (["--ft_attribution_stop_action", "stop", "--", "false"], "--ft-attribution-stop-action: "),
         (["--grace", "-1", "--", "false"], "--grace -1: "),
         (["--grace", "nan", "--", "false"], "--grace nan: "),
+        (["--grace", "1e10", "--", "false"], "--grace 1e+10: "),
         (["--state-dir", "here", "--", "false"], "--state-dir: not an absolute path: 'here'"),
         (["--ft-cfg", "/no/such", "--", "false"], "/no/such: cannot be read: No such file"),
     ],
@@ -600,3 +601,6 @@ def test_a_batch_script_can_ask_for_the_stop(tmp_path: Path) -> None:
     code, said = stopped(tmp_path, **JOB)
     assert code == 3
     assert f"{tmp_path}/segment_health_stop.12: cannot be read: no STOP" in said
+    code, said = stopped(tmp_path / "typo", **JOB)
+    assert code == 3
+    assert f"{tmp_path}/typo/segment_health_stop.12: cannot be read: No such file or directory" in said

@@ -167,12 +167,23 @@ def test_a_url_that_cannot_be_meant_is_refused(endpoint: str) -> None:
         wire.base_url(endpoint)
 
 
+@pytest.mark.parametrize("endpoint", ["http://ann:s3/cret@h:1", "http://ann:s3\u2100cret@h:1", "http://[s3cret@h"])
+def test_a_password_that_is_not_quoted_is_not_told(endpoint: str) -> None:
+    """In a URL `/` and some others have to be quoted; whoever forgot that reads no more than that it is wrong."""
+    with pytest.raises(ValueError, match="not a URL") as raised:
+        wire.base_url(endpoint)
+    assert "s3" not in str(raised.value)
+    assert "cret" not in str(raised.value)
+
+
 @pytest.mark.parametrize(
     ("endpoint", "shown"),
     [
         ("https://ann:s3cret@h:1/x", "https://...@h:1/x"),
         ("https://ann:s3@cret@h", "https://...@h"),
         ("grpc://tok@h:1", "grpc://...@h:1"),
+        ("https://ann:s3/cr?et#@h:1/x", "https://...@h:1/x"),
+        ("ann:s3cret@h:1", "...@h:1"),
         ("unix:///run/a@b", "unix:///run/a@b"),
         ("http://h\n", r"http://h\n"),
     ],
