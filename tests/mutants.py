@@ -1291,6 +1291,20 @@ MUTANTS = [
         (ANALYSIS,),
     ),
     Mutant(
+        "attribution: a predecessor's STOP binds a job that was requeued",
+        "segment_health/attribution/analysis.py",
+        "            case _ if answer == said_before:\n",
+        "            case _ if False:\n",
+        (ANALYSIS,),
+    ),
+    Mutant(
+        "attribution: nobody asks what was said before a requeue",
+        "segment_health/attribution/poller.py",
+        "            if self._is_requeued and submission.intent is wire.Intent.TERMINAL:\n",
+        "            if False:\n",
+        (POLLER,),
+    ),
+    Mutant(
         "attribution: a launcher waits for the service",
         "segment_health/attribution/poller.py",
         "        self._be_awake()\n\n    def stop_requested",

@@ -4,6 +4,9 @@ A cycle's log is announced when the cycle begins, and its analysis is asked for 
 one analysis is waited for: while it is, further failures are passed over, so that a fast crash loop does not throw
 away each verdict before it arrives. Who comes first is served first, and whichever verdict comes is about the job.
 
+A service may have judged a log of the same name in an earlier run of a job that was requeued, and repeat itself.
+What it says as before, without having been at it in between, is that run's verdict, and binds nobody.
+
 Source: seed 001, "Attribution service integration".
 """
 
@@ -59,6 +62,7 @@ class Analysis:
         self._failed: str | None = None
         self._sent: Submission | None = None
         self._accepted: str | None = None
+        self._said_before: Recommendation | None = None
         self._missing_since: float | None = None
 
     @property
@@ -95,8 +99,11 @@ class Analysis:
             self._sent, self._began = Submission(self._began, Intent.PROGRESSIVE), None
         return self._sent
 
-    def submitted(self, refused: str | None) -> Note:
-        """Take what came of a submission: why it was refused, or None. Only what was accepted is waited for."""
+    def submitted(self, refused: str | None, said_before: Recommendation | None = None) -> Note:
+        """Take what came of a submission: why it was refused, or None. Only what was accepted is waited for.
+
+        `said_before` is what the service said of a log of this name before it was handed in, where that was asked.
+        """
         assert self._sent is not None, "nothing was sent"
         (log_path, intent), self._sent = self._sent, None
         if refused is not None:
@@ -105,21 +112,30 @@ class Analysis:
         if intent is Intent.TERMINAL:
             self.pending = self._accepted = log_path
             self._missing_since = None
+            self._said_before = said_before
         return Note("DEBUG", f"{_log(log_path)} was accepted ({intent.value})")
 
     def heard(self, answer: Recommendation, now: float) -> Note | None:
         """Take what the service says of the pending log; return what is worth a line."""
         assert self.pending is not None, "nobody was asked"
+        said_before, self._said_before = self._said_before, None
         match answer.verdict:
             case Verdict.UNDECIDED:
                 self._missing_since = None
                 return None
             case Verdict.MISSING:
                 return self._missing(answer, now)
+            case _ if answer == said_before:
+                told = f"the service repeats what it said of an earlier run's: {answer}"
+                return Note("WARNING", f"{_log(self._let_go())} has no verdict: {told}")
             case Verdict.FAILED:
                 return Note("WARNING", f"the analysis of {_log(self._let_go())} gave no verdict: {answer}")
             case Verdict.CONTINUE:
                 return Note("INFO", f"{_log(self._let_go())} is no reason to stop: {answer}")
+        return self._stop(answer)
+
+    def _stop(self, answer: Recommendation) -> Note:
+        assert self.pending is not None
         self.stop_count += 1
         said = f"this job is not to be restarted, says the analysis of {_log(self.pending)}: {answer}"
         if self.is_over:  # pending stays: it says whose verdict ends the job

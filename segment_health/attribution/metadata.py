@@ -15,6 +15,14 @@ class JobMetadata(NamedTuple):
     job_id: str | None = None
 
 
+def is_requeued(environ: Mapping[str, str]) -> bool:
+    """Tell whether this run of a job is not its first: an earlier one had its id, and its logs had these names.
+
+    What cannot be read counts as such.
+    """
+    return (environ.get("SLURM_RESTART_COUNT") or "0") != "0"
+
+
 def job_metadata(environ: Mapping[str, str]) -> JobMetadata:
     """Read both from an environment, where an empty variable says as little as none.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from . import wire
 from .analysis import Analysis
 from .client import TIMEOUT, Client, ServiceError
-from .metadata import job_metadata
+from .metadata import is_requeued, job_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,6 +54,7 @@ class Attribution:
         self._analysis = Analysis(stop_action)
         self._client: Client | None = None
         self._interval = interval
+        self._is_requeued = is_requeued(environ)
         self._lock = threading.Lock()  # of _analysis and _last; nobody waits for the network under it
         self._last: str | None = None
         self._wake = threading.Event()
@@ -168,13 +169,15 @@ class Attribution:
             submission = self._analysis.next_submission()
         if submission is None:
             return False
-        refused = None
+        refused = said_before = None
         try:
+            if self._is_requeued and submission.intent is wire.Intent.TERMINAL:
+                said_before = client.ask(submission.log_path)
             client.submit(submission.log_path, submission.intent)
         except ServiceError as error:
             refused = str(error)
         with self._lock:
-            note = self._analysis.submitted(refused)
+            note = self._analysis.submitted(refused, said_before)
         _say(note)
         return True
 

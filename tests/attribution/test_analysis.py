@@ -219,6 +219,57 @@ def test_a_404_that_passes_is_none() -> None:
     assert analysis.pending == "/l/0"
 
 
+@pytest.mark.parametrize("said", [STOP, GO_ON, FAILED], ids=["stop", "go-on", "failed"])
+def test_what_was_said_before_is_of_an_earlier_run(said: Recommendation) -> None:
+    """A service that knows the log's name already, and repeats itself, has not read it: it ends nobody."""
+    analysis = Analysis("no-restart")
+    analysis.failed("/l/0")
+    analysis.next_submission()
+    analysis.submitted(None, said)
+    note = analysis.heard(said, 0)
+    assert note == (
+        "WARNING",
+        f"/l/0 has no verdict: the service repeats what it said of an earlier run's: {said}",
+    )
+    assert (analysis.pending, analysis.stop_count, analysis.is_over) == (None, 0, False)
+    fail(analysis, "/l/1")
+    assert analysis.heard(STOP, 1) is not None
+    assert analysis.is_over
+
+
+@pytest.mark.parametrize("before", [MISSING, UNDECIDED, GO_ON, STOP._replace(reason="another")])
+def test_what_was_not_said_before_is_a_verdict(before: Recommendation) -> None:
+    """Whatever else the service knew of that name."""
+    analysis = Analysis("no-restart")
+    analysis.failed("/l/0")
+    analysis.next_submission()
+    analysis.submitted(None, before)
+    analysis.heard(STOP, 0)
+    assert analysis.is_over
+
+
+def test_a_service_that_was_at_it_again_is_believed() -> None:
+    """It may well come to the same verdict."""
+    analysis = Analysis("no-restart")
+    analysis.failed("/l/0")
+    analysis.next_submission()
+    analysis.submitted(None, STOP)
+    assert analysis.heard(UNDECIDED, 0) is None
+    analysis.heard(STOP, 1)
+    assert analysis.is_over
+
+
+@pytest.mark.parametrize("state", [MISSING, UNDECIDED], ids=["missing", "undecided"])
+def test_a_log_without_a_verdict_before_is_waited_for(state: Recommendation) -> None:
+    """That nothing was known of it, and is not yet, is no repetition."""
+    analysis = Analysis()
+    analysis.failed("/l/0")
+    analysis.next_submission()
+    analysis.submitted(None, state)
+    assert analysis.heard(state, 0) is None
+    assert analysis.pending == "/l/0"
+
+
 class Jobs(RuleBasedStateMachine):
     """A job whose cycles begin and fail as they like, and a service that answers as it likes."""
 

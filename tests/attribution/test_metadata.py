@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from segment_health.attribution.metadata import JobMetadata, job_metadata
+from segment_health.attribution.metadata import JobMetadata, is_requeued, job_metadata
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,11 @@ from segment_health.attribution.metadata import JobMetadata, job_metadata
 def test_metadata(environ: dict[str, str], told: tuple[str | None, str | None]) -> None:
     """Slurm's own variables come first, the array's id stands for its tasks, and what is empty is not told."""
     assert job_metadata(environ) == JobMetadata(*told)
+
+
+@pytest.mark.parametrize(
+    ("count", "requeued"), [(None, False), ("", False), ("0", False), ("1", True), ("12", True), ("x", True)]
+)
+def test_a_requeue(count: str | None, requeued: bool) -> None:
+    """A run is the first where Slurm counts none before it, or does not count."""
+    assert is_requeued({} if count is None else {"SLURM_RESTART_COUNT": count}) is requeued

@@ -139,6 +139,32 @@ def test_a_stop_is_obeyed_where_that_is_wanted(
     assert len(lines(caplog, logging.ERROR)) == 1
 
 
+def test_a_requeued_job_is_not_bound_by_its_predecessor(
+    service: Service, attribution: Start, until: Until, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a log that it knows already a service repeats what it said then; of the next one it says more."""
+    service.behaves(get=[[200, STOP], [200, STOP], [404, {}], [200, RUNNING], [200, STOP]])
+    started = attribution(stop_action="no-restart", environ={"SLURM_JOB_ID": "9", "SLURM_RESTART_COUNT": "1"})
+    cycle(started, 0)
+    until(lambda: lines(caplog, logging.WARNING), "a warning")
+    assert not started.stop_requested()
+    assert [request["method"] for request in service.asked()][-3:] == ["GET", "POST", "GET"]
+    cycle(started, 1)
+    until(started.stop_requested, "a STOP")
+    assert service.submitted("terminal") == [log_of(0), log_of(1)]
+
+
+def test_a_log_is_kept_back_while_nobody_says_what_was_before(
+    mortal_service: Service, attribution: Start, until: Until, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else an old verdict would be taken for a new one."""
+    mortal_service.stop()
+    started = attribution(mortal_service.url, environ={"SLURM_RESTART_COUNT": "1"})
+    started.cycle_failed(log_of(0))
+    until(lambda: lines(caplog, logging.WARNING), "a warning")
+    assert "was not accepted, it is not analysed" in lines(caplog, logging.WARNING)[0]
+
+
 def test_a_late_stop_still_stops(service: Service, attribution: Start, until: Until) -> None:
     """The job may be some cycles further by then: a verdict is about the job."""
     service.behaves(get=[*([[200, RUNNING]] * 10), [200, STOP]])

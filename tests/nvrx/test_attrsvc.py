@@ -151,6 +151,13 @@ def test_a_crash_loop_is_stopped(attrsvc: Attrsvc, caplog: pytest.LogCaptureFixt
     assert f"says the analysis of {attrsvc.directory}/train_cycle3.log: STOP: " in stop
     assert cycles > len(failed) + 1
 
+    # The job is requeued, and counts from 0 again: the service repeats itself, of a log that it does not read.
+    requeued = Attribution(attrsvc.url, stop_action="no-restart", environ=JOB | {"SLURM_RESTART_COUNT": "1"})
+    requeued.cycle_failed(f"{attrsvc.directory}/train_cycle3.log")
+    attrsvc.wait(lambda: "what it said of an earlier run's: STOP" in caplog.records[-1].getMessage(), "a warning")
+    requeued.close()
+    assert requeued.stop_verdict_count() == 0
+
 
 def test_a_launcher_is_watched_until_a_stop(attrsvc: Attrsvc) -> None:
     """A launcher that knows nothing of the service crashes for one reason, until it is ended: 93."""
