@@ -21,10 +21,10 @@ SHELL = {
     "checks.chain", "checks.health_check", "checks.node", "checks.nvhcd.daemon", "checks.nvhcd.place",
     "checks.nvhcd.program", "checks.nvhcd.reaper", "checks.nvhcd.relay", "checks.nvhcd.server",
     "checks.nvhcd.service", "checks.probe", "checks.probing", "checks.storage", "consumer", "demo",
-    "doctor.facts", "doctor.surroundings", "history", "ledger", "lift", "lock", "metrics.textfile",
+    "doctor.facts", "doctor.surroundings", "history", "ledger", "lift", "listening", "lock", "metrics.textfile",
     "noded.directory", "noded.export", "noded.files", "notify", "observe", "page.__main__",
-    "page.answers", "page.door", "page.listening", "page.portrait", "page.server", "page.sheet", "poke",
-    "publish", "reload", "separate", "service", "settings", "signals", "sockets", "sources", "store",
+    "page.answers", "page.door", "page.portrait", "page.server", "page.sheet", "page.token", "poke",
+    "publish", "reload", "separate", "service", "serving", "settings", "signals", "sockets", "sources", "store",
     "survey", "toml", "trust", "watch",
 }  # fmt: skip
 FOLDERS = ("cli", "templates")
