@@ -76,7 +76,11 @@ def _count(default: int, what: str, *names: str, most: int = 1_000_000) -> _Deco
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Of stderr."
 )
-def serve(*, listen: str, allowed_root: str, state: str, log_format: str, **told: Any) -> None:
+@click.option(
+    "--log-level", type=click.Choice(["DEBUG", "INFO", "WARNING"]), default="INFO", show_default=True,
+    envvar="NVRX_ATTRSVC_LOG_LEVEL", help="The least of stderr.",
+)  # fmt: skip
+def serve(*, listen: str, allowed_root: str, state: str, log_format: str, log_level: str, **told: Any) -> None:
     """Take logs of failed cycles, and say whether their jobs should be restarted.
 
     The API is that of NVRx's nvrx-attrsvc: ft_launcher --ft-attribution-endpoint http://127.0.0.1:8000 asks it,
@@ -93,6 +97,7 @@ def serve(*, listen: str, allowed_root: str, state: str, log_format: str, **told
 
     reserve_streams()
     log = ServiceLog(log_format, time.time)
+    log.least = log_level
     address = _address(listen)
     for flag, path in (("--allowed-root", allowed_root), ("--state", state)):
         if not os.path.isabs(path):
