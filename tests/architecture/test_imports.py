@@ -21,6 +21,10 @@ BREACHES = {
     "doctor-layers": ("segment_health/doctor/check.py", "import segment_health.doctor.visibility"),
     "checks-layers": ("segment_health/checks/health_check.py", "import segment_health.checks.nvhcd"),
     "attribution-layers": ("segment_health/attribution/metadata.py", "import segment_health.attribution.poller"),
+    "analysers-layers": (
+        "segment_health/attribution/analysers/table.py",
+        "import segment_health.attribution.analysers.rules",
+    ),
     "attribution-service-layers": (
         "segment_health/attribution/service/quiet.py",
         "import segment_health.attribution.service.server",
