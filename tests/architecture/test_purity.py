@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parents[2] / "segment_health"
 # The shell, which does what the core decides; every other module is pure, a new one too until it is named here.
 SHELL = {
     "__init__", "__main__", "atomic", "attribution.child", "attribution.client", "attribution.ends",
-    "attribution.leash", "attribution.managed", "attribution.observer", "attribution.poller",
+    "attribution.http", "attribution.leash", "attribution.managed", "attribution.observer", "attribution.poller",
     "attribution.port", "attribution.relay", "attribution.stop", "bounded", "checks.asking",
     "checks.builtin.nhc", "checks.builtin.own_state", "checks.builtin.run", "checks.builtin.settings",
     "checks.chain", "checks.health_check", "checks.node", "checks.nvhcd.daemon", "checks.nvhcd.place",
