@@ -23,6 +23,7 @@ STORAGE_PROCESSES, STORAGE_HANGS = "tests/checks/test_storage_processes.py", "te
 ATTRIBUTION, MANAGED = "segment_health/attribution", "tests/attribution/test_managed.py"
 WIRE, CLIENT = "tests/attribution/test_wire.py", "tests/attribution/test_client.py"
 ANALYSIS, POLLER = "tests/attribution/test_analysis.py", "tests/attribution/test_poller.py"
+LLM, LLM_TESTS = "segment_health/attribution/analysers/llm", "tests/attribution/analysers/llm"
 NVHCD, NVHCD_TESTS = "segment_health/checks/nvhcd", "tests/checks/nvhcd"
 
 
@@ -1092,6 +1093,104 @@ MUTANTS = [
         "    if settings.is_managed:\n        return",
         "    if False:\n        return",
         ("tests/attribution/test_watch_managed.py",),
+    ),
+    Mutant(
+        "llm: a model's STOP counts unconfirmed",
+        f"{LLM}/verdict.py",
+        "    if not _is_repeated(finding, earlier):\n",
+        "    if False:\n",
+        (f"{LLM_TESTS}/test_verdict.py",),
+    ),
+    Mutant(
+        "llm: a model's STOP is confirmed without a step",
+        f"{LLM}/verdict.py",
+        "    if not earlier or finding.step is None:\n",
+        "    if not earlier:\n",
+        (f"{LLM_TESTS}/test_verdict.py",),
+    ),
+    Mutant(
+        "llm: a model's STOP is confirmed in spite of progress",
+        f"{LLM}/verdict.py",
+        " and last.step == finding.step\n",
+        "\n",
+        (f"{LLM_TESTS}/test_verdict.py",),
+    ),
+    Mutant(
+        "llm: a model undoes a STOP of the rules",
+        f"{LLM}/verdict.py",
+        "    if found.action is Action.STOP:\n        return found\n",
+        "",
+        (f"{LLM_TESTS}/test_verdict.py",),
+    ),
+    Mutant(
+        "llm: a model's STOP counts more than a RESTART of the rules",
+        f"{LLM}/verdict.py",
+        "    if found.action is Action.RESTART:\n",
+        "    if found.action is said.action:\n",
+        (f"{LLM_TESTS}/test_verdict.py",),
+    ),
+    Mutant(
+        "llm: a quote need not be in the log",
+        f"{LLM}/answer.py",
+        "    return part in text and len(part)",
+        "    return len(part)",
+        (f"{LLM_TESTS}/test_answer.py",),
+    ),
+    Mutant(
+        "llm: a quote of a word is enough",
+        f"{LLM}/answer.py",
+        "len(part) >= max(1, min(_QUOTE, len(text)))",
+        "len(part) >= 1",
+        (f"{LLM_TESTS}/test_answer.py",),
+    ),
+    Mutant(
+        "llm: a model blames any node",
+        f"{LLM}/answer.py",
+        "if node in words and",
+        "if",
+        (f"{LLM_TESTS}/test_answer.py",),
+    ),
+    Mutant(
+        "llm: an answer is looked for in a text",
+        f"{LLM}/answer.py",
+        "        told = json.loads(text, object_pairs_hook=_once)\n",
+        '        told = json.loads(text[text.find("{") : text.rfind("}") + 1], object_pairs_hook=_once)\n',
+        (f"{LLM_TESTS}/test_answer.py",),
+    ),
+    Mutant(
+        "llm: a log is told as it is",
+        f"{LLM}/prompt.py",
+        'printable(line.text[:MAX_LINE].replace("\\t", " "))',
+        "line.text",
+        (f"{LLM_TESTS}/test_parts.py",),
+    ),
+    Mutant(
+        "llm: a prompt has no bound",
+        f"{LLM}/prompt.py",
+        "            if cost > left:\n                break\n",
+        "",
+        (f"{LLM_TESTS}/test_analyser.py",),
+    ),
+    Mutant(
+        "llm: a model's server may say the key",
+        f"{LLM}/endpoint.py",
+        "key.hide(completion.message_of(answer.body)[:_READ])",
+        "completion.message_of(answer.body)",
+        (f"{LLM_TESTS}/test_analyser.py",),
+    ),
+    Mutant(
+        "llm: a pause beyond the budget is waited for",
+        f"{LLM}/endpoint.py",
+        " or time.monotonic() + pause >= deadline:\n",
+        ":\n",
+        (f"{LLM_TESTS}/test_analyser.py",),
+    ),
+    Mutant(
+        "llm: a job has questions without end",
+        f"{LLM}/analyser.py",
+        "        if verdict.questions(earlier) >= limits.questions_per_job:\n",
+        "        if False:\n",
+        (f"{LLM_TESTS}/test_analyser.py",),
     ),
     Mutant(
         "attribution: a STOP of an analysis in flight counts",

@@ -50,6 +50,10 @@ class NoAnswerError(Exception):
     """A question was not answered. The message says who was asked, as a person is told, and why not."""
 
 
+class TooLongError(NoAnswerError):
+    """An answer had more bytes than anything that is expected."""
+
+
 class Http:
     """Asks whoever is at `url`, shown as `name`.
 
@@ -138,7 +142,7 @@ class Http:
             for data in response.iter_raw():
                 told += data
                 if len(told) > self._most:
-                    raise NoAnswerError(f"{self._name}: answered more than {self._most} bytes")
+                    raise TooLongError(f"{self._name}: answered more than {self._most} bytes")
                 if time.monotonic() > deadline:
                     raise self._too_late(seconds)
         finally:

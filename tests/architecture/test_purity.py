@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).parents[2] / "segment_health"
 # The shell, which does what the core decides; every other module is pure, a new one too until it is named here.
 SHELL = {
-    "__init__", "__main__", "atomic", "attribution.child", "attribution.client", "attribution.ends",
-    "attribution.http", "attribution.leash", "attribution.managed", "attribution.observer", "attribution.poller",
-    "attribution.port", "attribution.relay", "attribution.stop", "bounded", "checks.asking",
+    "__init__", "__main__", "atomic", "attribution.analysers.llm.analyser",
+    "attribution.analysers.llm.endpoint", "attribution.analysers.llm.key", "attribution.child",
+    "attribution.client", "attribution.ends", "attribution.http", "attribution.leash",
+    "attribution.managed", "attribution.observer", "attribution.poller", "attribution.port",
+    "attribution.relay", "attribution.stop", "bounded", "checks.asking",
     "checks.builtin.nhc", "checks.builtin.own_state", "checks.builtin.run", "checks.builtin.settings",
     "checks.chain", "checks.health_check", "checks.node", "checks.nvhcd.daemon", "checks.nvhcd.place",
     "checks.nvhcd.program", "checks.nvhcd.reaper", "checks.nvhcd.relay", "checks.nvhcd.server",
