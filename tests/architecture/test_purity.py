@@ -15,7 +15,8 @@ PACKAGE = Path(__file__).parents[2] / "segment_health"
 # The shell, which does what the core decides; every other module is pure, a new one too until it is named here.
 SHELL = {
     "__init__", "__main__", "atomic", "attribution.analysers.llm.analyser",
-    "attribution.analysers.llm.endpoint", "attribution.analysers.llm.key", "attribution.child",
+    "attribution.analysers.llm.endpoint", "attribution.analysers.llm.key",
+    "attribution.analysers.llm.spending", "attribution.child",
     "attribution.client", "attribution.ends", "attribution.http", "attribution.leash",
     "attribution.managed", "attribution.observer", "attribution.poller", "attribution.port",
     "attribution.relay", "attribution.stop", "bounded", "checks.asking",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,9 +12,9 @@ from segment_health.attribution.analysers.finding import Action
 from segment_health.attribution.http import NoAnswerError
 
 from . import answer, prompt, verdict
-from .budget import Budget
 from .endpoint import Endpoint, Model
 from .key import open_to_others
+from .spending import Spending
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +35,13 @@ class Limits:
     questions_per_job: int = 10
     """One for each cycle of a job that failed; after that the rules are alone."""
     tokens_per_day: int = 5_000_000
-    """Of questions and answers of all jobs, in a day of UTC; counted anew when the service starts."""
+    """Of questions and answers of all jobs, in a day of UTC."""
+    spent_file: str | None = None
+    """Where several processes count these together; without it each counts by itself, and anew when it starts."""
+
+
+class _NotAskedError(Exception):
+    """Why no model is asked; a sentence."""
 
 
 class Llm:
@@ -59,8 +64,7 @@ class Llm:
         self._categories = tuple(dict.fromkeys([*categories, answer.UNKNOWN]))
         self._limits = limits or Limits()
         self._endpoint = Endpoint(model, environ)
-        self._budget = Budget(self._limits.tokens_per_day)
-        self._lock = threading.Lock()
+        self._spending = Spending(self._limits.spent_file, self._limits.tokens_per_day)
 
     def analyse(self, extract: Extract, earlier: Sequence[Finding]) -> Finding:
         """Find out what failed, and what to do. Whatever becomes of the model's part is said in the reason."""
@@ -83,17 +87,10 @@ class Llm:
     def _said(
         self, extract: Extract, found: Finding, earlier: Sequence[Finding]
     ) -> answer.Claim | verdict.Silence:
-        limits = self._limits
-        if not extract.lines:
-            return verdict.Silence("the log has no lines", was_asked=False)
-        if verdict.questions(earlier) >= limits.questions_per_job:
-            told = f"{limits.questions_per_job} questions were asked about this job, which is the limit"
-            return verdict.Silence(told, was_asked=False)
-        nonce = secrets.token_hex(16)
-        task = prompt.task(extract, found.evidence, nonce, limits.prompt_tokens, self._categories)
-        if not self._spend(prompt.estimate(task.prompt) + limits.answer_tokens):
-            told = f"the {limits.tokens_per_day} tokens of this day are spent"
-            return verdict.Silence(told, was_asked=False)
+        try:
+            task = self._task(extract, found, earlier)
+        except _NotAskedError as error:
+            return verdict.Silence(str(error), was_asked=False)
         try:
             return self._claim(task)
         except (NoAnswerError, answer.NoClaimError) as error:
@@ -101,15 +98,29 @@ class Llm:
         except Exception as error:  # noqa: BLE001 - a bug here must not cost what the rules found
             return verdict.Silence(f"asking it failed: {type(error).__name__}")
 
+    def _task(self, extract: Extract, found: Finding, earlier: Sequence[Finding]) -> prompt.Task:
+        """Write a question, and spend what it may cost. Raises _NotAskedError where that cannot be."""
+        limits = self._limits
+        if not extract.lines:
+            raise _NotAskedError("the log has no lines")
+        if verdict.questions(earlier) >= limits.questions_per_job:
+            raise _NotAskedError(
+                f"{limits.questions_per_job} questions were asked about this job, which is the limit"
+            )
+        nonce = secrets.token_hex(16)
+        task = prompt.task(extract, found.evidence, nonce, limits.prompt_tokens, self._categories)
+        try:
+            is_left = self._spending.take(prompt.estimate(task.prompt) + limits.answer_tokens, time.time())
+        except OSError as error:  # else nothing would bound what is spent
+            told = f"{limits.spent_file}: what is spent cannot be written down: {error.strerror}"
+            raise _NotAskedError(told) from error
+        if not is_left:
+            raise _NotAskedError(f"the {limits.tokens_per_day} tokens of this day are spent")
+        return task
+
     def _claim(self, task: prompt.Task) -> answer.Claim:
         limits = self._limits
         schema = answer.schema(self._categories)
         told = self._endpoint.complete(task.prompt, schema, limits.answer_tokens, limits.seconds)
         claim = answer.read(told.key.hide(told.content), task.shown, self._categories)
         return claim._replace(reason=told.key.hide(claim.reason))
-
-    def _spend(self, tokens: int) -> bool:
-        with self._lock:
-            left = self._budget.after(tokens, time.time())
-            self._budget = left or self._budget
-        return left is not None

@@ -306,6 +306,13 @@ def test_a_day_has_so_many_tokens(model: FakeModel, llm: Make) -> None:
     assert len(model.asked) == 2
 
 
+def test_what_cannot_be_counted_is_not_spent(model: FakeModel, llm: Make, tmp_path: Path) -> None:
+    """Where the count cannot be written nobody is asked."""
+    found = llm(spent_file=str(tmp_path / "no" / "spent")).analyse(LOG, ())
+    assert found.reason.endswith("/no/spent: what is spent cannot be written down: No such file or directory")
+    assert model.asked == []
+
+
 def test_a_question_has_so_many_tokens(model: FakeModel, llm: Make) -> None:
     """A long log is cut to what fits, its end and what the rules noticed first."""
     texts = [f"line {number} " + "x" * 90 for number in range(5000)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,9 +13,9 @@ from hypothesis import strategies as st
 
 from segment_health.attribution.analysers.finding import Extract, Line
 from segment_health.attribution.analysers.llm import prompt
-from segment_health.attribution.analysers.llm.budget import Budget
 from segment_health.attribution.analysers.llm.completion import wait_seconds
 from segment_health.attribution.analysers.llm.key import Key, KeyFileError, open_to_others, read_key
+from segment_health.attribution.analysers.llm.spending import Spending
 
 from .conftest import KEY, extract
 
@@ -74,11 +76,42 @@ def test_retry_after(header: str, seconds: float | None) -> None:
 
 def test_a_day_begins_anew() -> None:
     """What one day spent the next has again."""
-    budget = Budget(100).after(60, NOW)
-    assert budget is not None
-    assert budget.after(50, NOW) is None
-    assert budget.after(40, NOW) is not None
-    assert budget.after(50, NOW + 86_400) is not None
+    spending = Spending(None, 100)
+    assert [spending.take(tokens, NOW) for tokens in (60, 50, 40, 1)] == [True, False, True, False]
+    assert spending.take(100, NOW + 86_400)
+
+
+def test_processes_count_together(tmp_path: Path) -> None:
+    """Many at a time lose no token, and a restart forgets none."""
+    path = tmp_path / "spent"
+    program = (
+        "import sys; from segment_health.attribution.analysers.llm.spending import Spending\n"
+        f"print(sum(Spending(sys.argv[1], 1000).take(10, {NOW}) for _ in range(60)))"
+    )
+    started = [subprocess.Popen([sys.executable, "-c", program, path], stdout=subprocess.PIPE) for _ in range(3)]
+    assert sum(int(process.communicate(timeout=60)[0]) for process in started) == 100
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert not Spending(str(path), 1000).take(1, NOW)
+    assert Spending(str(path), 1001).take(1, NOW)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff", b"[]", b'{"day": null}', b'{"day": 1, "tokens": 1e999}', b"{}" * 9999]
+)
+def test_a_count_that_cannot_be_read_begins_anew(content: bytes, tmp_path: Path) -> None:
+    """Whatever was there, it is counted from here on."""
+    path = tmp_path / "spent"
+    path.write_bytes(content)
+    spending = Spending(str(path), 100)
+    assert [spending.take(60, NOW), spending.take(60, NOW)] == [True, False]
+
+
+def test_a_count_is_in_no_file_of_others(tmp_path: Path) -> None:
+    """A link is not followed."""
+    (tmp_path / "spent").symlink_to(tmp_path / "other")
+    with pytest.raises(OSError, match="symbolic"):
+        Spending(str(tmp_path / "spent"), 100).take(1, NOW)
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize(
