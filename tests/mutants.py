@@ -1193,6 +1193,35 @@ MUTANTS = [
         (f"{LLM_TESTS}/test_analyser.py",),
     ),
     Mutant(
+        "export: a result is noted before it is taken",
+        f"{ATTRIBUTION}/service/export.py",
+        "        while not await self._is_settled(content, attempt):",
+        "        await self._persist(lambda: self._register.exported([number]))\n"
+        "        while not await self._is_settled(content, attempt):",
+        ("tests/attribution/service/test_export.py::test_no_result_is_lost_by_kills",),
+    ),
+    Mutant(
+        "export: a failure to take a result is final",
+        f"{ATTRIBUTION}/service/export.py",
+        "_REFUSED = frozenset({400, 413, 422})",
+        "_REFUSED = frozenset({400, 401, 404, 413, 422, 500})",
+        ("tests/attribution/service/test_export.py::test_a_failure_is_tried_again",),
+    ),
+    Mutant(
+        "export: a refused result holds up the others",
+        f"{ATTRIBUTION}/service/export.py",
+        "_REFUSED = frozenset({400, 413, 422})",
+        "_REFUSED = frozenset({413})",
+        ("tests/attribution/service/test_export.py::test_what_is_refused_for_good_holds_up_nothing",),
+    ),
+    Mutant(
+        "export: a destination's password is shown",
+        f"{ATTRIBUTION}/service/export.py",
+        "        self._name = wire.shown(to.url)\n",
+        "        self._name = to.url\n",
+        ("tests/attribution/service/test_export.py::test_a_destination_that_is_none",),
+    ),
+    Mutant(
         "attribution: a STOP of an analysis in flight counts",
         "segment_health/attribution/wire.py",
         '    if state != "completed":\n',
