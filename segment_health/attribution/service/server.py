@@ -21,6 +21,7 @@ from .app import PerMinute, Traits, application
 from .book import Book
 from .crew import Crew, CrewError
 from .desk import Desk
+from .export import Destination, Export
 from .journal import Journal
 from .register import Register
 from .storage import Storage
@@ -57,7 +58,7 @@ class Log(Protocol):
 class Settings:
     """What a service is told. `root` and `state` are absolute paths, `analyser` is for its workers.
 
-    `worker` is another program for these.
+    `worker` is another program for these, `export` where results are posted.
     """
 
     listen: Address
@@ -69,6 +70,7 @@ class Settings:
     per_minute: PerMinute = field(default_factory=PerMinute)
     limits: Limits = field(default_factory=Limits)
     worker: tuple[str, ...] = ()
+    export: Destination | None = None
 
 
 def run(settings: Settings, log: Log, environ: MutableMapping[str, str]) -> None:
@@ -76,7 +78,7 @@ def run(settings: Settings, log: Log, environ: MutableMapping[str, str]) -> None
     desk = Desk("attribution-state")
     socket = None
     try:
-        opening = desk.put(lambda: Register(settings.state, keep=settings.keep))
+        opening = desk.put(lambda: _register(settings))
         try:
             register = opening.result(_START_SECONDS)
         except TimeoutError:
@@ -92,6 +94,10 @@ def run(settings: Settings, log: Log, environ: MutableMapping[str, str]) -> None
             listening.close(socket, settings.listen)
         if not desk.close(_END_SECONDS):
             log.say("WARNING", "end", f"{settings.state}: its storage does not answer; what was accepted is in it")
+
+
+def _register(settings: Settings) -> Register:
+    return Register(settings.state, keep=settings.keep, exports=settings.export is not None)
 
 
 class _Service:
@@ -132,14 +138,30 @@ class _Service:
             Book(*await self._desk.do(lambda: (self._register.attempts(), self._register.judged()))),
             str(settings.analyser["name"]),
         )
+        export = self._exports(analyses)
         try:
             await self._warm(lookers, str(order["root"]))
             analyses.resume()
             await self._serve(application(analyses, self._traits()), socket)
         finally:
+            if export is not None:
+                export.close()
             self._systemd.status("ending; what is not judged is judged after the next start", "STOPPING=1")
             self._log.say("INFO", "end", "told to end; what was accepted is judged after the next start")
             await analyses.close()
+
+    def _exports(self, analyses: Analyses) -> Export | None:
+        """Begin to post results, if that is wanted. Raises StartError."""
+        settings = self._settings
+        if settings.export is None:
+            return None
+        try:
+            export = Export(settings.export, self._register, self._desk, self._log.say, self._environ)
+        except ValueError as error:
+            raise StartError(f"--export-url: {error}") from error
+        analyses.listeners.append(export.wake)
+        export.start()
+        return export
 
     async def _serve(self, app: Any, socket: Any) -> None:
         handler = _Lines(self._log)
