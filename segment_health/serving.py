@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterator
-
-    from starlette.applications import Starlette
+    from collections.abc import Callable, Iterator
 
 CALL_SECONDS = 60.0
 """From one answer to the end of the next, on one connection: who is slower does not keep others out for ever."""
@@ -56,8 +54,8 @@ class Call(H11Protocol):
         self._ending = self.loop.call_later(CALL_SECONDS, self.transport.abort)
 
 
-def server(app: Starlette, connections: int) -> Server:
-    """Return a server of `app` that takes so many connections at a time. It logs as `uvicorn.error`."""
+def server(app: Callable[..., Any], connections: int) -> Server:
+    """Return a server of `app`, of ASGI, that takes so many connections at a time. It logs as `uvicorn.error`."""
     config = uvicorn.Config(
         app,
         http=Call,

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).parents[2] / "segment_health"
 # The shell, which does what the core decides; every other module is pure, a new one too until it is named here.
 SHELL = {
-    "__init__", "__main__", "atomic", "attribution.analysers.drain",
-    "attribution.analysers.llm.analyser", "attribution.analysers.llm.endpoint",
+    "__init__", "__main__", "atomic",     "attribution.analysers.llm.analyser", "attribution.analysers.llm.endpoint",
     "attribution.analysers.llm.key", "attribution.analysers.llm.spending",
     "attribution.analysers.reading", "attribution.analysers.search", "attribution.child",
     "attribution.client", "attribution.ends", "attribution.http", "attribution.leash",

@@ -238,7 +238,7 @@ def test_what_is_refused_before_a_service_starts(
 
 
 def test_where_nvrx_has_none_the_service_is_our_own(site: Site) -> None:
-    """It needs no key, judges by rules, keeps its state beside its log, and goes on where it was when it is killed."""
+    """It needs no key, judges by rules, keeps its state beside its log, and goes on when it was killed."""
     site.installed.unlink()
     site.environ |= {"SLURM_JOB_ID": "77", "SLURM_RESTART_COUNT": "2", "NVRX_ATTRSVC_LOG_LEVEL": "WARNING"}
     site.logs.mkdir()

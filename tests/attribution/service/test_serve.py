@@ -7,6 +7,7 @@ import signal
 import socket
 import sqlite3
 import stat
+import subprocess
 import sys
 import threading
 import time
@@ -242,3 +243,42 @@ def test_a_log_cannot_be_filled_by_asking(capfd: pytest.CaptureFixture[str]) -> 
     assert said[-3].endswith("by itself")
     assert "lines about calls were left out" in said[-2]
     assert said[-1].endswith("later")
+
+
+def test_it_judges_by_rules(tmp_path: Path) -> None:
+    """As a process of its own, with nothing said of how: a module that is missing is a reason to stop."""
+    (tmp_path / "logs").mkdir()
+    address = Address("127.0.0.1", free_ports(1))
+    patience = ("--drain-min", "0", "--drain-quiet", "0")
+    with subprocess.Popen(
+        [
+            sys.executable, "-m", "segment_health", "attribution", "serve", "--listen", str(address),
+            "--allowed-root", str(tmp_path / "logs"), "--state", str(tmp_path / "s"), *patience,
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:  # fmt: skip
+        try:
+            deadline = time.monotonic() + PATIENCE
+            with httpx.Client(base_url=f"http://{address}", trust_env=False, timeout=PATIENCE) as client:
+                while True:
+                    try:
+                        assert client.get("/healthz").is_success
+                        break
+                    except httpx.TransportError:
+                        assert time.monotonic() < deadline
+                        time.sleep(0.05)
+                text = (
+                    "[rank0]: Traceback (most recent call last):\n"
+                    '[rank0]:   File "train.py", line 10, in <module>\n'
+                    "[rank0]:     import megatorn\n"
+                    "[rank0]: ModuleNotFoundError: No module named 'megatorn'\n"
+                )
+                told = judge(client, tmp_path / "logs/a_cycle0.log", text)
+        finally:
+            process.terminate()
+        said = process.communicate(timeout=PATIENCE)[1]
+    assert process.returncode == 0, said
+    assert told["recommendation"]["action"] == "STOP", said
+    assert told["recommendation"]["source"] == "rules"
+    assert told["result"]["evidence"][0]["line"] == 4
