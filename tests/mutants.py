@@ -1097,22 +1097,15 @@ MUTANTS = [
     Mutant(
         "llm: a model's STOP counts unconfirmed",
         f"{LLM}/verdict.py",
-        "    if not _is_repeated(finding, earlier):\n",
-        "    if False:\n",
+        "settle(unconfirmed, earlier).action is not Action.STOP",
+        "False",
         (f"{LLM_TESTS}/test_verdict.py",),
     ),
     Mutant(
         "llm: a model's STOP is confirmed without a step",
         f"{LLM}/verdict.py",
-        "    if not earlier or finding.step is None:\n",
-        "    if not earlier:\n",
-        (f"{LLM_TESTS}/test_verdict.py",),
-    ),
-    Mutant(
-        "llm: a model's STOP is confirmed in spite of progress",
-        f"{LLM}/verdict.py",
-        " and last.step == finding.step\n",
-        "\n",
+        "    if found.step is None or settle(",
+        "    if settle(",
         (f"{LLM_TESTS}/test_verdict.py",),
     ),
     Mutant(
@@ -1125,7 +1118,7 @@ MUTANTS = [
     Mutant(
         "llm: a model's STOP counts more than a RESTART of the rules",
         f"{LLM}/verdict.py",
-        "    if found.action is Action.RESTART:\n",
+        "    if found.action is Action.RESTART or found.category != UNKNOWN:\n",
         "    if found.action is said.action:\n",
         (f"{LLM_TESTS}/test_verdict.py",),
     ),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from segment_health.attribution.analysers.finding import Action
+from segment_health.attribution.analysers.table import BY_CATEGORY, UNKNOWN
 from segment_health.attribution.http import NoAnswerError
 
 from . import answer, prompt, verdict
@@ -45,7 +46,7 @@ class _NotAskedError(Exception):
 
 
 class Llm:
-    """Asks a model about each log for which the `rules` find no STOP; `categories` are their words for failures.
+    """Asks a model about each log for which the `rules` find no STOP.
 
     The key is read from its file for each question, and kept nowhere. ValueError where the model's URL is none:
     see Endpoint.
@@ -55,13 +56,12 @@ class Llm:
         self,
         rules: Analyser,
         model: Model,
-        categories: Sequence[str],
         limits: Limits | None = None,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         self._rules = rules
         self._model = model
-        self._categories = tuple(dict.fromkeys([*categories, answer.UNKNOWN]))
+        self._categories = (*BY_CATEGORY, UNKNOWN)
         self._limits = limits or Limits()
         self._endpoint = Endpoint(model, environ)
         self._spending = Spending(self._limits.spent_file, self._limits.tokens_per_day)

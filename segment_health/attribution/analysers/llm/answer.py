@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from segment_health.attribution.analysers.finding import Action, Line
+from segment_health.attribution.analysers.spoken import node_named
+from segment_health.attribution.analysers.table import UNKNOWN
 from segment_health.record import brief
 
 from .prompt import MAX_EVIDENCE
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
 
     from .prompt import Shown
 
-UNKNOWN = "unknown"
-"""The category of what none of the others is."""
 MAX_NODES = 8
 _MAX_REASON = 400
 """Characters of a reason that are kept."""
@@ -93,7 +93,7 @@ def read(content: str, shown: Mapping[int, Shown], categories: Sequence[str]) ->
         raise NoClaimError(f"the model said {action.value}, and {none}")
     words = {word for line in evidence for word in _NAME.findall(line.text)}
     words |= {word.partition(".")[0] for word in words}
-    nodes = [node for node in dict.fromkeys(answer.nodes) if node in words and _is_numbered(node)]
+    nodes = [node for node in dict.fromkeys(answer.nodes) if node in words and _may_be_a_node(node)]
     return Claim(
         action,
         answer.category if answer.category in categories else UNKNOWN,
@@ -143,10 +143,9 @@ def _is_in(quote: str, shown: Shown | None) -> bool:
     return part in text and len(part) >= max(1, min(_QUOTE, len(text)))
 
 
-def _is_numbered(node: str) -> bool:
+def _may_be_a_node(node: str) -> bool:
     """Whether a word looks like the name of a node: any other word of a line may be taken for one by a model."""
-    name = node.partition(".")[0]
-    return any(c.isdigit() for c in name) and any(c.isalpha() for c in name)
+    return node_named(node) is not None and any(c.isdigit() for c in node.partition(".")[0])
 
 
 def _closed(properties: Mapping[str, Any]) -> dict[str, Any]:

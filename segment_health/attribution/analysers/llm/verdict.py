@@ -1,7 +1,8 @@
 """What the rules and a model make of one log together. Pure.
 
-The rules' word stands wherever they have one. Only where they have none does a model's count, and its STOP only by
-repetition: what a log says can be made up by whoever writes to it, that a job died twice at one step cannot.
+The rules' word stands wherever they have one. Only where they have none does a model's count, and its STOP only as
+a failure that the table does not know would: by repetition. What a log says can be made up by whoever writes to it;
+that a job ended twice at the same step cannot.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from segment_health.attribution.analysers.finding import Action, Finding
+from segment_health.attribution.analysers.history import settle
+from segment_health.attribution.analysers.table import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +46,7 @@ def together(found: Finding, said: Claim | Silence, earlier: Sequence[Finding]) 
     if isinstance(said, Silence):
         source = f"{found.source}+{SOURCE}" if said.was_asked else found.source
         return replace(found, reason=_joined(found.reason, f"no word of a model: {said.why}"), source=source)
-    if found.action is Action.RESTART:
+    if found.action is Action.RESTART or found.category != UNKNOWN:
         words = "llm said STOP, unconfirmed" if said.action is Action.STOP else f"llm said {said.action.value}"
         reason = _joined(found.reason, f"{words}: {said.category}: {said.reason}")
         return replace(found, reason=reason, source=f"{found.source}+{SOURCE}")
@@ -59,9 +62,11 @@ def together(found: Finding, said: Claim | Silence, earlier: Sequence[Finding]) 
     )
     if said.action is not Action.STOP:
         return finding
-    if not _is_repeated(finding, earlier):
-        return replace(finding, action=Action.UNKNOWN, reason=f"llm said STOP, unconfirmed: {said.reason}")
-    return replace(finding, reason=f"{said.reason} (and so in the cycle before, at the same step {found.step})")
+    unconfirmed = replace(finding, action=Action.UNKNOWN, reason=f"llm said STOP, unconfirmed: {said.reason}")
+    # Without a step nothing but the log says that two cycles ended at one place.
+    if found.step is None or settle(unconfirmed, earlier).action is not Action.STOP:
+        return unconfirmed
+    return replace(finding, reason=f"{said.reason} (and so before, at the same step {found.step})")
 
 
 def _signature(said: Claim) -> str:
@@ -69,14 +74,6 @@ def _signature(said: Claim) -> str:
     line = _VARYING.sub("#", " ".join(said.evidence[0].text.split())) if said.evidence else ""
     digest = hashlib.sha256(line.encode("utf-8", "replace")).hexdigest()[:16]
     return f"{SOURCE}:{said.action.value}:{said.category}:{digest}"
-
-
-def _is_repeated(finding: Finding, earlier: Sequence[Finding]) -> bool:
-    """Whether the last cycle before failed so too, and at the same step: one that was seen, not just none."""
-    if not earlier or finding.step is None:
-        return False
-    last = earlier[-1]
-    return last.signature == finding.signature and last.step == finding.step
 
 
 def _joined(first: str, second: str) -> str:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KEY = "sk-Zq7RvT2mXw9LbN4cKd8e"
-CATEGORIES = ("network", "python", "storage")
 
 
 class Reply(NamedTuple):
@@ -155,7 +154,7 @@ def llm(model: FakeModel, key_file: Path) -> Iterator[Callable[..., Llm]]:
 
     def make(found: Finding = UNKNOWN, **limits: Any) -> Llm:
         chosen = Limits(**{"seconds": 20.0, **limits})
-        made.append(Llm(Preset(found), Model(model.url, "m-1", str(key_file)), CATEGORIES, chosen, {}))
+        made.append(Llm(Preset(found), Model(model.url, "m-1", str(key_file)), chosen, {}))
         return made[-1]
 
     yield make

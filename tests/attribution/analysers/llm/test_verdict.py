@@ -14,14 +14,16 @@ EVIDENCE = (Line(7, "OSError: shard 12 on n042 is short"),)
 SILENCE = Silence("HTTP 500")
 
 
-def found(action: Action) -> Finding:
-    """Return what the rules found."""
-    return Finding("network", action, "a link was lost", "rules", "sig", (Line(3, "lost"),), ("n001",), 1200)
+def found(action: Action | str) -> Finding:
+    """Return what the rules found; a category is one of which they do not say what is to be done."""
+    category = {Action.UNKNOWN: "unknown"}.get(action, "network") if isinstance(action, Action) else action
+    action = action if isinstance(action, Action) else Action.UNKNOWN
+    return Finding(category, action, "a link was lost", "rules", "sig", (Line(3, "lost"),), ("n001",), 1200)
 
 
 def said(action: Action) -> Claim:
     """Return what a model says."""
-    return Claim(action, "storage", "a shard is short", EVIDENCE, ("n042",))
+    return Claim(action, "python", "a shard is short", EVIDENCE, ("n042",))
 
 
 def before(action: Action, step: int | None = 1200, line: str = EVIDENCE[0].text) -> Finding:
@@ -45,6 +47,9 @@ STOP, RESTART, UNKNOWN = Action.STOP, Action.RESTART, Action.UNKNOWN
         pytest.param(RESTART, said(STOP), (before(STOP),), RESTART, "rules+llm", id="restart-repeated-stop"),
         pytest.param(RESTART, said(RESTART), (), RESTART, "rules+llm", id="restart-restart"),
         pytest.param(RESTART, said(UNKNOWN), (), RESTART, "rules+llm", id="restart-unknown"),
+        pytest.param("cancelled", said(STOP), (), UNKNOWN, "rules+llm", id="known-stop"),
+        pytest.param("cancelled", said(STOP), (before(STOP),), UNKNOWN, "rules+llm", id="known-repeated-stop"),
+        pytest.param("cancelled", said(RESTART), (), UNKNOWN, "rules+llm", id="known-restart"),
         pytest.param(UNKNOWN, SILENCE, (), UNKNOWN, "rules+llm", id="unknown-silence"),
         pytest.param(UNKNOWN, said(STOP), (), UNKNOWN, "llm", id="unknown-stop"),
         pytest.param(UNKNOWN, said(STOP), (before(STOP),), STOP, "llm", id="unknown-repeated-stop"),
@@ -54,13 +59,13 @@ STOP, RESTART, UNKNOWN = Action.STOP, Action.RESTART, Action.UNKNOWN
     ],
 )
 def test_the_table(
-    rules: Action, model: Claim | Silence, earlier: tuple[Finding, ...], action: Action, whose: str
+    rules: Action | str, model: Claim | Silence, earlier: tuple[Finding, ...], action: Action, whose: str
 ) -> None:
     """The rules' word stands; where they have none, a model's RESTART counts, and its STOP by repetition."""
     both = together(found(rules), model, earlier)
     assert (both.action, both.source) == (action, whose)
     if whose == "llm":
-        assert (both.category, both.evidence, both.nodes, both.step) == ("storage", EVIDENCE, ("n042",), 1200)
+        assert (both.category, both.evidence, both.nodes, both.step) == ("python", EVIDENCE, ("n042",), 1200)
         assert both.signature.startswith("llm:")
     else:
         assert replace(both, reason="", source="") == replace(found(rules), reason="", source="")
@@ -91,6 +96,22 @@ def test_a_failure_before_the_first_step_is_not_confirmed_by_repetition() -> Non
     assert together(nowhere, said(STOP), (before(STOP, step=None),)).action is UNKNOWN
 
 
+@pytest.mark.parametrize("category", ["preemption", "node-failure"])
+def test_what_the_table_never_stops_for_a_model_cannot(category: str) -> None:
+    """However often it says so."""
+    claim = said(STOP)._replace(category=category)
+    first = together(found(UNKNOWN), claim, ())
+    assert together(found(UNKNOWN), claim, (first, first)).action is UNKNOWN
+
+
+def test_hardware_of_another_node_is_another_failure() -> None:
+    """A model's word for it is settled as that of the rules."""
+    claim = said(STOP)._replace(category="xid-hardware")
+    first = together(found(UNKNOWN), claim._replace(nodes=("n041",)), ())
+    assert together(found(UNKNOWN), claim, (first,)).action is UNKNOWN
+    assert together(found(UNKNOWN), claim._replace(nodes=("n041",)), (first,)).action is STOP
+
+
 def test_numbers_are_other_ones_each_time() -> None:
     """Addresses and counts do not make another failure of the same one."""
     earlier = (before(STOP, line="OSError: shard 977 on n017 is short"),)
@@ -106,10 +127,10 @@ def test_a_repeated_stop_may_be_repeated() -> None:
 def test_the_words_of_both_are_kept() -> None:
     """What a model says of a log whose failure the rules know stands behind it, and blames nobody."""
     both = together(found(RESTART), said(STOP), ())
-    assert both.reason == "a link was lost; llm said STOP, unconfirmed: storage: a shard is short"
+    assert both.reason == "a link was lost; llm said STOP, unconfirmed: python: a shard is short"
     assert both.nodes == ("n001",)
     assert together(found(RESTART), said(UNKNOWN), ()).reason.endswith(
-        "llm said UNKNOWN: storage: a shard is short"
+        "llm said UNKNOWN: python: a shard is short"
     )
 
 
