@@ -6,7 +6,6 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from segment_health.attribution.analysers.rules import Rules
-from segment_health.attribution.analysers.table import BY_CATEGORY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,4 +33,4 @@ def llm_of(told: Mapping[str, Any]) -> Llm:
 
     model = Model(told["base_url"], told["model"], told["key_file"])
     limits = Limits(seconds=told["seconds"], tokens_per_day=told["tokens_per_day"], spent_file=told["spent_file"])
-    return Llm(Rules(), model, tuple(BY_CATEGORY), limits, os.environ)
+    return Llm(Rules(), model, limits, os.environ)
