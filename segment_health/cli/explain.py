@@ -206,7 +206,7 @@ class _Views:
             us = Publisher("", 0, __version__, snapshot.cluster, name)
             situation = Situation(
                 snapshot, {}, Memory(), publication.scope, publication.policy, us, observation.now,
-                observation.began, reports=observation.reports,
+                observation.began, reports=observation.reports, asked=observation.asked,
             )  # fmt: skip
         else:
             ledger = self._directory.ledger(snapshot.cluster, str(publication.scope))

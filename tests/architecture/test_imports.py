@@ -21,6 +21,10 @@ BREACHES = {
     "doctor-layers": ("segment_health/doctor/check.py", "import segment_health.doctor.visibility"),
     "checks-layers": ("segment_health/checks/health_check.py", "import segment_health.checks.nvhcd"),
     "attribution-layers": ("segment_health/attribution/metadata.py", "import segment_health.attribution.poller"),
+    "blame-layers": (
+        "segment_health/attribution/blame/record.py",
+        "import segment_health.attribution.blame.directory",
+    ),
     "builtin-layers": ("segment_health/checks/builtin/answer.py", "import segment_health.checks.builtin.run"),
     "nvhcd-layers": ("segment_health/checks/nvhcd/config.py", "import segment_health.checks.nvhcd.server"),
     "page-layers": ("segment_health/page/render.py", "import segment_health.page.board"),

@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).parents[2] / "segment_health"
 # The shell, which does what the core decides; every other module is pure, a new one too until it is named here.
 SHELL = {
-    "__init__", "__main__", "atomic", "attribution.child", "attribution.client", "attribution.ends",
-    "attribution.leash", "attribution.managed", "attribution.observer", "attribution.poller",
-    "attribution.port", "attribution.relay", "attribution.stop", "bounded", "checks.asking",
-    "checks.builtin.nhc", "checks.builtin.own_state", "checks.builtin.run", "checks.builtin.settings",
-    "checks.chain", "checks.health_check", "checks.node", "checks.nvhcd.daemon", "checks.nvhcd.place",
+    "__init__", "__main__", "atomic", "attribution.blame.directory", "attribution.child",
+    "attribution.client", "attribution.ends", "attribution.leash", "attribution.managed",
+    "attribution.observer", "attribution.poller", "attribution.port", "attribution.relay",
+    "attribution.service.blame", "attribution.stop", "bounded", "checks.asking", "checks.builtin.nhc",
+    "checks.builtin.own_state", "checks.builtin.run", "checks.builtin.settings", "checks.chain",
+    "checks.health_check", "checks.node", "checks.nvhcd.daemon", "checks.nvhcd.place",
     "checks.nvhcd.program", "checks.nvhcd.reaper", "checks.nvhcd.relay", "checks.nvhcd.server",
     "checks.nvhcd.service", "checks.probe", "checks.probing", "checks.storage", "consumer", "demo",
     "doctor.facts", "doctor.surroundings", "history", "ledger", "lift", "lock", "metrics.textfile",
