@@ -34,6 +34,7 @@ class Observation:
 
     `began` is when Slurm was first asked: what somebody else learned after that is newer than this. `publisher` is
     who asked, and `asked` names the sources beside Slurm, by how their rules begin: `reports` is what they say.
+    `failures` say which of these were silent.
     """
 
     snapshot: Snapshot
@@ -43,6 +44,7 @@ class Observation:
     remarks: list[str]
     began: int
     publisher: Publisher
+    failures: list[str] = field(default_factory=list)
 
 
 def observe(publication: Publication, source: Source, clock: Callable[[], float]) -> Observation:
@@ -78,6 +80,7 @@ def consult(
     """
     nodes = _held(observation.snapshot) if sources else {}
     for one in sources:
+        remarks, failures = list[str](), list[str]()
         try:
             told = read(one, nodes, observation.now)
             said, remarks = told.assessments, told.remarks
@@ -85,12 +88,13 @@ def consult(
             if one.is_essential:
                 raise
             said = dict.fromkeys(nodes, _silent(one.mark))
-            remarks = [f"{unknown}; until it can, nothing is lifted, and what Slurm says excludes as ever"]
+            failures = [f"{unknown}; until it can, nothing is lifted, and what Slurm says excludes as ever"]
         observation = replace(
             observation,
             reports={name: _worst(name, observation.reports, said) for name in (*observation.reports, *said)},
             asked=observation.asked | {one.mark},
             remarks=[*observation.remarks, *remarks],
+            failures=[*observation.failures, *failures],
         )
     return observation
 

@@ -78,6 +78,7 @@ def explain(*, what: str, config: str | None, format_: str, **flags: Any) -> Non
             raise Failure(
                 f"Slurm's state is unknown, so nothing can be explained: {unknown}", UNKNOWN
             ) from unknown
+    observation.remarks.extend(observation.failures)
     try:
         document, observation.remarks[:] = bounded(
             lambda: (_explained(what, publication, observation), observation.remarks),

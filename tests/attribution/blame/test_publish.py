@@ -65,11 +65,11 @@ class Site:
         done = CliRunner().invoke(main, [*command.split(), *where, *arguments])
         return done.exit_code, done.stdout, done.stderr
 
-    def publish(self, *arguments: str, blame: bool = True) -> tuple[list[str], str]:
-        """Make a complete pass; return its changes, and what it complained of."""
+    def publish(self, *arguments: str, blame: bool = True, status: int = 0) -> tuple[list[str], str]:
+        """Make a complete pass that ends so; return its changes, and what it complained of."""
         asked = ["--attribution-blame", str(self.blames)] if blame else []
         code, told, complaints = self.call("publish --once --all --format json", *asked, *arguments)
-        assert code == 0, complaints
+        assert code == status, complaints
         changes = json.loads(told)["changes"]
         return [f"{one['action']} {one['job_id']} {one['level']} {one['nodes']}" for one in changes], complaints
 
@@ -190,10 +190,12 @@ def test_an_unread_directory_lifts_nothing_and_hides_no_fault(site: Site) -> Non
     (site.blames / MARKER).unlink()
     site.cluster.set_node("n9", "ALLOCATED")
     site.cluster.set_node("n3", "DOWN")
-    changes, complaints = site.publish()
+    changes, complaints = site.publish(status=1)
     assert changes == ["exclude 8 SeparateFault n3"]
     assert "cannot be read: it has no segment-health-blame" in complaints
     assert "nothing is lifted" in complaints
+    asked = ("--attribution-blame", str(site.blames))
+    assert "nothing is lifted" in site.call("explain n2", *asked)[2]
     assert [site.excluded(job) for job in "789"] == [True, True, True]
     (site.blames / MARKER).touch(mode=0o644)
     assert site.publish()[0] == ["clear 9 PreSeparateFault n9"]
@@ -263,7 +265,9 @@ def test_a_directory_that_hangs_stops_no_pass(site: Site, hanging: Path) -> None
     service = Service(Plan(publication, site.cluster.source, None, standby=False, on_separate=None), time.time)
     done = service.attempt()
     assert [str(change.decision.unit) for change in done.changes if change.error is None] == ["8"]
-    assert any(remark.startswith("no answer within 2 s from") for remark in done.remarks)
+    assert any(failure.startswith("no answer within 2 s from") for failure in done.failures)
+    status = CliRunner().invoke(main, ["status", "--dir", publication.directory])
+    assert "no answer within 2 s from" in status.output
     site.cluster.set_node("n3", "ALLOCATED")
     again = service.attempt()
     assert again.changes == []
