@@ -1378,8 +1378,8 @@ MUTANTS = [
     Mutant(
         "a language model is believed against a node",
         f"{ATTRIBUTION}/service/blame.py",
-        "    if finding.source not in BELIEVED:\n",
-        "    if False:\n",
+        '    if finding.source.partition("+")[0] != BELIEVED:',
+        "    if False:",
         ("tests/attribution/service/test_blame.py",),
     ),
     Mutant(

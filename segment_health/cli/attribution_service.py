@@ -61,6 +61,7 @@ def _count(default: int, what: str, *names: str, most: int = 1_000_000) -> _Deco
 )  # fmt: skip
 @click.option("--state", metavar="FILE", required=True, help="Where it is kept what was accepted and found.")
 @click.option("--analyser", type=click.Choice(["rules"]), default="rules", show_default=True, help="Who judges.")
+@click.option("--blame-dir", metavar="DIR", help="Leave there what logs say against nodes.  [default: off]")
 @_count(4, "Analyses at a time.", "--workers", most=64)
 @_count(2000, "Logs that may wait to be judged.", "--max-queued")
 @_count(3000, "Findings that are kept.", "--keep")
@@ -92,7 +93,8 @@ def serve(*, listen: str, allowed_root: str, state: str, log_format: str, **told
     reserve_streams()
     log = ServiceLog(log_format, time.time)
     address = _address(listen)
-    for flag, path in (("--allowed-root", allowed_root), ("--state", state)):
+    blame = told["blame_dir"] or ""
+    for flag, path in (("--allowed-root", allowed_root), ("--state", state), ("--blame-dir", blame or "/")):
         if not os.path.isabs(path):
             raise Failure(f"{flag}: not an absolute path: {path[:80]!a}", USAGE)
     patience = Patience(told["drain_min"], told["drain_quiet"], told["drain_max"])
@@ -105,6 +107,7 @@ def serve(*, listen: str, allowed_root: str, state: str, log_format: str, **told
         keep=told["keep"],
         per_minute=PerMinute(told["rate_submit"], told["rate_ask"], told["rate_preview"]),
         limits=Limits(told["max_queued"], told["analysis_timeout"], patience),
+        blame=blame,
     )
     if not address.path and not address.is_loopback:
         log.say(

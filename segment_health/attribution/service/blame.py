@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 HARDWARE = frozenset({"cuda-ecc", "xid-hardware"})
 """The categories that are a word against a node."""
-BELIEVED = frozenset({"rules"})
+BELIEVED = "rules"
 """Whose findings are: a language model is not believed against a node, whatever its evidence."""
 MAX_NODES = 4
 """Nodes that one log may blame. One that names more has seen what they share: a switch, a driver."""
@@ -50,7 +50,7 @@ def blames_of(finding: Finding, failed: Failed, now: int) -> tuple[list[Blame], 
     nodes = sorted(set(finding.nodes))
     if not nodes or finding.category not in HARDWARE:
         return [], ""
-    if finding.source not in BELIEVED:
+    if finding.source.partition("+")[0] != BELIEVED:  # `rules+llm` is the rules' finding, with a model's remark
         return [], f"{brief(finding.source, _SHOWN)} is not believed against a node"
     if len(nodes) > MAX_NODES:
         return [], f"{len(nodes)} nodes at once are no fault of each: {MAX_NODES} at most are blamed"

@@ -18,6 +18,7 @@ from segment_health.notify import Systemd
 
 from .analyses import Analyses, Limits, Ports
 from .app import PerMinute, Traits, application
+from .blaming import Blaming
 from .book import Book
 from .crew import Crew, CrewError
 from .desk import Desk
@@ -56,7 +57,7 @@ class Log(Protocol):
 class Settings:
     """What a service is told. `root` and `state` are absolute paths, `analyser` is for its workers.
 
-    `worker` is another program for these.
+    `worker` is another program for these. `blame` is the directory for what is said against nodes, none if empty.
     """
 
     listen: Address
@@ -68,6 +69,7 @@ class Settings:
     per_minute: PerMinute = field(default_factory=PerMinute)
     limits: Limits = field(default_factory=Limits)
     worker: tuple[str, ...] = ()
+    blame: str = ""
 
 
 def run(settings: Settings, log: Log, environ: MutableMapping[str, str]) -> None:
@@ -132,6 +134,9 @@ class _Service:
             Book(*await self._desk.do(lambda: (self._register.attempts(), self._register.judged()))),
             str(settings.analyser["name"]),
         )
+        blaming = await self._blaming()
+        if blaming is not None:
+            analyses.listeners.append(blaming.heard)
         try:
             await self._warm(lookers, str(order["root"]))
             analyses.resume()
@@ -140,6 +145,8 @@ class _Service:
             self._systemd.status("ending; what is not judged is judged after the next start", "STOPPING=1")
             self._log.say("INFO", "end", "told to end; what was accepted is judged after the next start")
             await analyses.close()
+            if blaming is not None:
+                await blaming.end()
 
     async def _serve(self, app: Any, socket: Any) -> None:
         handler = _Lines(self._log)
@@ -173,6 +180,19 @@ class _Service:
         if not is_directory:
             raise StartError(f"{root}: no directory that can be read")
         return real
+
+    async def _blaming(self) -> Blaming | None:
+        """Return who writes what is said against nodes, None where nobody is to. Raises StartError."""
+        path = self._settings.blame
+        if not path:
+            return None
+        made = Blaming(path, self._log.say, time.time)
+        try:
+            await made.begin(_START_SECONDS)
+        except (OSError, ValueError) as error:  # ValueError: a NUL byte
+            cause = (error.strerror if isinstance(error, OSError) else None) or error
+            raise StartError(f"--blame-dir {path!a}: {cause}") from error
+        return made
 
     async def _warm(self, lookers: Crew, root: str) -> None:
         """Start those who look for clients: a start takes longer than a client has."""

@@ -29,6 +29,7 @@ def main() -> None:
         keep=told.get("keep", 3000),
         per_minute=PerMinute(*told.get("per_minute", (100_000, 100_000, 100_000))),
         limits=limits,
+        blame=told.get("blame", ""),
         worker=(sys.executable, str(Path(__file__).with_name("analyst.py"))),
     )
     run(settings, ServiceLog("text", time.time), os.environ)

@@ -51,6 +51,7 @@ def test_what_is_written_of_a_finding() -> None:
     assert (told.log, told.owner) == ("train_cycle3.log", 1001)
     assert told.evidence == (Evidence(12, "gpu-017: NVRM: Xid (PCI:0000:8d:00): 79"),)
     assert why == ""
+    assert blames_of(finding(source="rules+llm"), FAILED, NOW) == ([told], "")
 
 
 NOBODY: list[Any] = [
@@ -59,6 +60,7 @@ NOBODY: list[Any] = [
     pytest.param(finding(category="host-oom"), FAILED, "", id="the-jobs-own-memory"),
     pytest.param(finding(category="node-failure"), FAILED, "", id="what-slurm-knows-itself"),
     pytest.param(finding(category="unknown"), FAILED, "", id="nobody-knows-what"),
+    pytest.param(finding(source="llm+rules"), FAILED, "is not believed", id="whatever-it-calls-itself"),
     pytest.param(finding(source="llm"), FAILED, "llm is not believed", id="a-language-model"),
     pytest.param(finding(nodes=tuple("abcde")), FAILED, "5 nodes at once", id="what-nodes-share"),
     pytest.param(finding(), FAILED._replace(job_id=None), "its job has no id of Slurm's", id="nobodys-job"),
