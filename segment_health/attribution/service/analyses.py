@@ -1,30 +1,30 @@
 """The life of logs: accepted and written down, waited for until they are whole, analysed, and told.
 
 What is known stands in memory (book); the register has it for the next start. Logs are touched by workers alone
-(storage), the register by a thread of its own (desk).
+(storage), the register by a thread of its own (journal, desk).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from .attempt import Attempt, Status, finished, submitted
 from .crew import CrewError, LateError
 from .quiet import Patience, Quiet
 from .refusal import JOB_LIMIT, NOT_FOUND, STATE, Refusal
-from .register import RegisterError
+from .register import Change, RegisterError
 from .submission import Intent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from segment_health.attribution.analysers.finding import Finding
 
     from .book import Book
     from .confine import FileState
-    from .desk import Desk
-    from .register import Register
+    from .journal import Journal
     from .storage import Storage
     from .submission import Submission
 
@@ -52,8 +52,7 @@ class Limits(NamedTuple):
 class Ports(NamedTuple):
     """What logs and the register are reached by, and where it is said what happens."""
 
-    register: Register
-    desk: Desk
+    journal: Journal
     storage: Storage
     say: Say
     clock: Callable[[], float]
@@ -72,7 +71,7 @@ class Analyses:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._saving: set[asyncio.Task[None]] = set()
         self._submitting: set[asyncio.Task[str]] = set()
-        self._deciding = asyncio.Lock()
+        self._deciding: dict[str, tuple[asyncio.Lock, int]] = {}
         self._trouble = ""
         self.listeners: list[Callable[[Attempt], None]] = []
         """Who is told of what was found, once it is written."""
@@ -138,9 +137,9 @@ class Analyses:
 
     async def _submit(self, told: Submission) -> str:
         found = await self._ports.storage.look(told.log_path)
-        async with self._deciding:
+        async with self._alone(found.path):
             former = self._book.get(found.path)
-            sequence = self._book.sequence + 1
+            sequence = self._book.next()
             attempt = submitted(former, told, found, now=self._ports.clock(), sequence=sequence)
             begins = attempt.status is Status.IN_FLIGHT and attempt.sequence == sequence
             if begins and len(self._tasks) >= self._limits.queued:
@@ -153,11 +152,24 @@ class Analyses:
             self._say("DEBUG", "accepted", f"{attempt.path}: to be analysed ({attempt.status.value})")
         return attempt.path
 
+    @contextlib.asynccontextmanager
+    async def _alone(self, path: str) -> AsyncIterator[None]:
+        """Keep submissions of one log one after the other, and those of others out of it."""
+        lock, users = self._deciding.get(path, (asyncio.Lock(), 0))
+        self._deciding[path] = (lock, users + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._deciding.pop(path)
+            if users > 1:
+                self._deciding[path] = (lock, users - 1)
+
     async def _accept(self, attempt: Attempt) -> None:
         """Write what was accepted, and know it then. Raises Refusal."""
         forgotten = self._book.to_forget()
         try:
-            await self._ports.desk.do(lambda: self._ports.register.accept(attempt, forgotten))
+            await self._ports.journal.write(Change(attempt, forgotten))
         except RegisterError as error:
             self._complain(str(error))
             raise Refusal(STATE, "the state file could not be written, so the log was not accepted") from error
@@ -209,15 +221,16 @@ class Analyses:
         storage, limits = self._ports.storage, self._limits
         loop = asyncio.get_running_loop()
         quiet = Quiet(limits.patience, loop.time())
-        while not quiet.looked(await storage.watch(attempt.path), loop.time()):
-            await asyncio.sleep(limits.patience.look)  # noqa: ASYNC110 - no file tells that it has grown
+        # No file tells that it has grown.
+        while not quiet.looked(await storage.watch(attempt.path), loop.time()):  # noqa: ASYNC110
+            await asyncio.sleep(limits.patience.look)
         return await storage.analyse(attempt.path, self._book.earlier(attempt), limits.analysis)
 
     async def _save(self, done: Attempt) -> None:
         """Write what was found, however often that has to be tried."""
         while True:
             try:
-                forgotten = await self._ports.desk.do(lambda: self._ports.register.finish(done))
+                forgotten = await self._ports.journal.write(Change(done))
             except RegisterError as error:
                 self._complain(str(error))
                 await asyncio.sleep(_SAVE_SECONDS)

@@ -27,8 +27,7 @@ class Book:
         self._attempts: dict[str, Attempt] = {}
         self._given: dict[str, str] = {}
         self._judged: dict[tuple[str, str, str], list[Attempt]] = {}
-        self.sequence = 0
-        """That of the last terminal submission."""
+        self._sequence = 0
         for attempt in attempts:
             self.know(attempt)
         for attempt in judged:
@@ -36,6 +35,11 @@ class Book:
 
     def __getitem__(self, path: str) -> Attempt:
         return self._attempts[path]
+
+    def next(self) -> int:
+        """Return the number of the next terminal submission; each is given once."""
+        self._sequence += 1
+        return self._sequence
 
     def get(self, path: str) -> Attempt | None:
         """Return what is known of the log that really is at a path."""
@@ -55,7 +59,7 @@ class Book:
         self._attempts[attempt.path] = attempt
         if attempt.given:
             self._given[attempt.given] = attempt.path
-        self.sequence = max(self.sequence, attempt.sequence)
+        self._sequence = max(self._sequence, attempt.sequence)
 
     def drop(self, path: str) -> None:
         """Forget a log."""
@@ -65,7 +69,7 @@ class Book:
 
     def remember(self, judged: Attempt) -> None:
         """Keep what was found for the cycles that follow."""
-        self.sequence = max(self.sequence, judged.sequence)
+        self._sequence = max(self._sequence, judged.sequence)
         if judged.finding is None:
             return
         former = self._judged.pop(judged.series, [])

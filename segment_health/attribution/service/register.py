@@ -14,7 +14,7 @@ import contextlib
 import json
 import os
 import sqlite3
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import results
 from .attempt import Attempt, Status
@@ -40,6 +40,13 @@ CREATE TABLE findings (
 CREATE INDEX findings_of_path ON findings (path, sequence);
 CREATE INDEX findings_to_export ON findings (id) WHERE exported = 0;
 """
+
+
+class Change(NamedTuple):
+    """What became of a log: accepted, or judged; and logs that are forgotten for it."""
+
+    attempt: Attempt
+    forgotten: Sequence[str] = ()
 
 
 class RegisterError(Exception):
@@ -91,28 +98,17 @@ class Register:
                 if finding is not None
             ]  # fmt: skip
 
-    def accept(self, attempt: Attempt, forgotten: Sequence[str] = ()) -> None:
-        """Write what a submission made of a log, and forget others. Raises RegisterError: nothing was written."""
+    def write(self, changes: Sequence[Change]) -> list[str]:
+        """Write changes, all or none; return the logs that are forgotten for them. Raises RegisterError."""
         with self._told("cannot be written"), self._transaction():
-            self._put(attempt)
-            self._connection.executemany("DELETE FROM logs WHERE path = ?", [(_blob(path),) for path in forgotten])
-
-    def finish(self, attempt: Attempt) -> list[str]:
-        """Write what was found; return the logs that are forgotten for it. Raises RegisterError."""
-        finding = None if attempt.finding is None else json.dumps(results.told(attempt.finding))
-        row = (
-            _blob(attempt.path), attempt.user, attempt.job_id, attempt.cycle, attempt.sequence,
-            _written(attempt.state), finding, attempt.failure, attempt.completed, int(not self._exports),
-        )  # fmt: skip
-        with self._told("cannot be written"), self._transaction():
-            query = "SELECT 1 FROM logs WHERE path = ? AND sequence > ?"
-            if self._connection.execute(query, (_blob(attempt.path), attempt.sequence)).fetchone() is None:
-                self._put(attempt)
-            self._connection.execute(
-                "INSERT INTO findings VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                row,
-            )
-            return self._forget()
+            for change in changes:
+                if change.attempt.is_done:
+                    self._finish(change.attempt)
+                else:
+                    self._put(change.attempt)
+                forgotten = [(_blob(path),) for path in change.forgotten]
+                self._connection.executemany("DELETE FROM logs WHERE path = ?", forgotten)
+            return self._forget() if any(change.attempt.is_done for change in changes) else []
 
     def unexported(self, limit: int) -> list[tuple[int, Attempt]]:
         """Return findings that wait to be exported, with their numbers, the oldest first. Raises RegisterError."""
@@ -194,6 +190,17 @@ class Register:
             os.fsdecode(path), os.fsdecode(given), user, job_id, cycle, registered, status, sequence,
             _state(state), found, failure or "", completed or 0.0,
         )  # fmt: skip
+
+    def _finish(self, attempt: Attempt) -> None:
+        query = "SELECT 1 FROM logs WHERE path = ? AND sequence > ?"  # it may have been submitted anew meanwhile
+        if self._connection.execute(query, (_blob(attempt.path), attempt.sequence)).fetchone() is None:
+            self._put(attempt)
+        finding = None if attempt.finding is None else json.dumps(results.told(attempt.finding))
+        row = (
+            _blob(attempt.path), attempt.user, attempt.job_id, attempt.cycle, attempt.sequence,
+            _written(attempt.state), finding, attempt.failure, attempt.completed, int(not self._exports),
+        )  # fmt: skip
+        self._connection.execute("INSERT INTO findings VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
     def _put(self, attempt: Attempt) -> None:
         self._connection.execute(

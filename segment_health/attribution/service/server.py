@@ -22,6 +22,7 @@ from .blaming import Blaming
 from .book import Book
 from .crew import Crew, CrewError
 from .desk import Desk
+from .journal import Journal
 from .register import Register
 from .storage import Storage
 
@@ -124,8 +125,7 @@ class _Service:
         )
         analyses = Analyses(
             Ports(
-                self._register,
-                self._desk,
+                Journal(self._register, self._desk),
                 Storage(lookers, watchers, analysts),
                 self._log.say,
                 time.time,

@@ -20,6 +20,7 @@ from segment_health.attribution.service.app import PerMinute, Traits, applicatio
 from segment_health.attribution.service.book import Book
 from segment_health.attribution.service.crew import Crew
 from segment_health.attribution.service.desk import Desk
+from segment_health.attribution.service.journal import Journal
 from segment_health.attribution.service.quiet import Patience
 from segment_health.attribution.service.register import Register
 from segment_health.attribution.service.storage import Storage
@@ -61,7 +62,7 @@ class House:
         command = (sys.executable, str(HERE / "analyst.py"))
         order = {"root": str(self.logs.resolve()), "analyser": {"name": "tests"}}
         crews = [Crew(command, order, size, os.environ) for size in (2, 2, 4)]
-        ports = Ports(register, desk, Storage(*crews), self._say, time.time)
+        ports = Ports(Journal(register, desk), Storage(*crews), self._say, time.time)
         known = desk.put(lambda: (register.attempts(), register.judged())).result()
         analyses = Analyses(ports, self.limits, Book(*known), "tests")
         traits = Traits(
