@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from segment_health.level import FaultLevel
-from segment_health.record import Fields, brief, one_line, utc
+from segment_health.record import Fields, brief, one_line, printable, utc
 
 if TYPE_CHECKING:
     from typing import Any
@@ -119,30 +119,27 @@ def decode(content: bytes, name: str) -> Blame:
     try:
         document: Any = json.loads(content)
         told = Fields(document)
-        if told.number("schema") < SCHEMA:
-            raise ValueError("it is of no schema that there ever was")
-        blame = Blame(
-            node=told.text("node"),
-            category=told.text("category"),
-            time=told.time("time"),
-            job_id=told.text("job_id"),
-            cycle=told.optional("cycle", told.number),
-            log=brief(told.text("log"), _MAX_TEXT),
-            owner=told.optional("owner", told.number),
-            level=FaultLevel[told.text("level")],
-            evidence=tuple(_line(line) for line in told.each("evidence")[:MAX_EVIDENCE]),
-        )
-    except (KeyError, TypeError, RecursionError, OverflowError) as error:
+        is_ours = told.number("schema") >= SCHEMA
+        facts = {
+            "node": told.text("node"),
+            "category": told.text("category"),
+            "job_id": told.text("job_id"),
+            "time": told.time("time"),
+            "cycle": told.optional("cycle", told.number),
+            "log": printable(told.text("log")),
+            "owner": told.optional("owner", told.number),
+            "level": FaultLevel[told.text("level")],
+            "evidence": tuple(
+                Evidence(line.optional("line", line.number), printable(line.text("text")))
+                for line in told.each("evidence")[:MAX_EVIDENCE]
+            ),
+        }
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
         raise ValueError("it is no blame, or a damaged one") from error
-    except json.JSONDecodeError as error:
-        raise ValueError("it is no JSON") from error
-    if blame.node != node_of(name):
-        raise ValueError("it is about another node than its name says")
+    blame = Blame(**facts)
+    if not is_ours or blame.node != node_of(name):
+        raise ValueError("it is about another node than its name says, or of no schema that there ever was")
     return blame
-
-
-def _line(told: Fields) -> Evidence:
-    return Evidence(told.optional("line", told.number), brief(told.text("text"), _MAX_TEXT))
 
 
 def _shown(text: str) -> str:
