@@ -59,19 +59,21 @@ def _count(default: int, what: str, *names: str, most: int = 1_000_000) -> _Deco
     "--allowed-root", metavar="DIR", required=True, envvar="NVRX_ATTRSVC_ALLOWED_ROOT",
     help="Below which logs are read, and nothing else.",
 )  # fmt: skip
-@click.option("--state", metavar="FILE", required=True, help="Where it is kept what was accepted and found.")
-@click.option("--analyser", type=click.Choice(["rules"]), default="rules", show_default=True, help="Who judges.")
+@click.option("--state", metavar="FILE", required=True, help="What was accepted and found; made if need be.")
+@click.option(
+    "--analyser", type=click.Choice(["rules"]), default="rules", show_default=True, help="How logs are judged."
+)
 @click.option("--blame-dir", metavar="DIR", help="Leave there what logs say against nodes.  [default: off]")
 @_count(4, "Analyses at a time.", "--workers", most=64)
 @_count(2000, "Logs that may wait to be judged.", "--max-queued")
 @_count(3000, "Findings that are kept.", "--keep")
 @_seconds(300.0, "What an analysis may take.", "--analysis-timeout", least=0.1)
-@_seconds(10.0, "How long a log is waited for at least, until it is whole,", "--drain-min")
-@_seconds(5.0, "how long it must not have changed,", "--drain-quiet")
-@_seconds(40.0, "and how long at most.", "--drain-max")
-@_count(1200, "Submissions a minute of one address,", "--rate-submit")
-@_count(60, "its questions,", "--rate-ask")
-@_count(120, "and its previews.", "--rate-preview")
+@_seconds(10.0, "A log is waited for at least so long.", "--drain-min")
+@_seconds(5.0, "It is whole when it has not changed for so long.", "--drain-quiet")
+@_seconds(40.0, "It is read after so long, whole or not.", "--drain-max")
+@_count(1200, "Submissions a minute, of one address.", "--rate-submit")
+@_count(60, "Questions a minute, of one address.", "--rate-ask")
+@_count(120, "Previews a minute, of one address.", "--rate-preview")
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Of stderr."
 )

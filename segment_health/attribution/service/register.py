@@ -198,7 +198,7 @@ class Register:
         finding = None if attempt.finding is None else json.dumps(results.told(attempt.finding))
         row = (
             _blob(attempt.path), attempt.user, attempt.job_id, attempt.cycle, attempt.sequence,
-            _written(attempt.state), finding, attempt.failure, attempt.completed, int(not self._exports),
+            _written(attempt.state), finding, _text(attempt.failure), attempt.completed, int(not self._exports),
         )  # fmt: skip
         self._connection.execute("INSERT INTO findings VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
@@ -256,6 +256,11 @@ class Register:
 
 def _blob(path: str) -> bytes:
     return os.fsencode(path)
+
+
+def _text(said: str) -> str:
+    """Return a text as a database can hold it: what a message quotes need be no UTF-8."""
+    return said.encode("utf-8", "backslashreplace").decode()
 
 
 def _written(state: FileState | None) -> str | None:

@@ -154,7 +154,8 @@ class _Service:
         logger.addHandler(handler)
         logger.propagate = False
         server = serving.server(app, _CONNECTIONS)
-        answering = asyncio.ensure_future(server.serve(sockets=[socket]))
+        # A copy: uvicorn closes what it was given, and by the other one we know our place when it is left.
+        answering = asyncio.ensure_future(server.serve(sockets=[socket.dup()]))
         what = f"{self._settings.listen}, for logs below {self._settings.root}"
         self._log.say("INFO", "start", f"serving at {what}; state in {self._settings.state}")
         self._systemd.status(f"serving at {what}", "READY=1")
