@@ -30,8 +30,8 @@ class FileState(NamedTuple):
     size: int
     modified: int
     """In nanoseconds."""
-    owner: int
-    """A uid."""
+    owner: int | None = None
+    """A uid; None where nobody looked."""
 
 
 class Found(NamedTuple):
