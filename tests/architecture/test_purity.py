@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).parents[2] / "segment_health"
 # The shell, which does what the core decides; every other module is pure, a new one too until it is named here.
 SHELL = {
-    "__init__", "__main__", "atomic", "attribution.blame.directory", "attribution.child",
+    "__init__", "__main__", "atomic", "attribution.analysers.drain", "attribution.analysers.reading",
+    "attribution.analysers.search", "attribution.blame.directory", "attribution.child",
     "attribution.client", "attribution.ends", "attribution.leash", "attribution.managed",
     "attribution.observer", "attribution.poller", "attribution.port", "attribution.relay",
     "attribution.service.analyses", "attribution.service.app", "attribution.service.blame",

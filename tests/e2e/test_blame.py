@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
 from segment_health.attribution.analysers.finding import Action, Finding, Line
@@ -72,3 +74,39 @@ def test_two_jobs_decide_for_a_third(site: Site, blames: Path) -> None:
     for file in blames.glob("*.blame"):
         file.unlink()
     assert site.changes(*asked) == [f"clear {job}.{job}"]
+
+
+LOG = """[rank2] step: 1190 loss: 2.31
+n2: NVRM: Xid (PCI:0000:8d:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
+[rank2] CUDA error: unspecified launch failure
+srun: error: n2: task 1: Exited with exit code 1
+"""
+
+
+def test_from_a_log_to_an_exclusion(site: Site, blames: Path, short_path: Path) -> None:
+    """As a site runs the commands: a log is submitted, the service judges it, a pass excludes the unit."""
+    job = site.submit("--exclusive", "--nodelist=n[1-2]")
+    logs = site.work / "logs"
+    logs.mkdir()
+    log, socket = logs / "train_cycle1.log", short_path / "s"
+    log.write_text(LOG)
+    command = [site.command, "attribution", "serve", "--listen", f"unix:{socket}", "--allowed-root", str(logs)]
+    command += ["--state", str(site.work / "state.db"), "--blame-dir", str(blames)]
+    command += ["--drain-min", "0", "--drain-quiet", "0"]
+    said = site.work / "service.log"
+    with said.open("wb") as stderr, subprocess.Popen(command, env=site.cluster.env, stderr=stderr) as service:
+        try:
+            with httpx.Client(
+                transport=httpx.HTTPTransport(uds=str(socket)), base_url="http://localhost"
+            ) as client:
+                site.cluster.wait_until(socket.exists, what="a service that listens")
+                body = {"log_path": str(log), "analysis_intent": "terminal", "job_id": job, "cycle_id": 1}
+                assert client.post("/logs", json=body, timeout=30).is_success
+                found = client.get("/logs", params={"log_path": str(log), "wait": "true"}, timeout=60).json()
+                assert (found["recommendation"]["action"], found["result"]["nodes"]) == ("RESTART", ["n2"])
+                site.cluster.wait_until(lambda: list(blames.glob("n2@*.blame")), what="a blame")
+        finally:
+            service.terminate()
+        assert service.wait(30) == 0
+    assert f"blamed for xid-hardware by job {job}: n2" in said.read_text()
+    assert site.changes("--attribution-blame", str(blames)) == [f"exclude {job}.{job}"]

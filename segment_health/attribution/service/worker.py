@@ -101,13 +101,13 @@ def _tell(answers: int, answer: dict[str, Any]) -> None:
 def prepared(_told: Mapping[str, Any]) -> Analyse:
     """Make the analyser that the service was told to use."""
     # Only who analyses loads this.
-    from segment_health.attribution.analysers import reading  # type: ignore[attr-defined]  # noqa: PLC0415
-    from segment_health.attribution.analysers.rules import Rules  # type: ignore[import-not-found]  # noqa: PLC0415
+    from segment_health.attribution.analysers import reading  # noqa: PLC0415
+    from segment_health.attribution.analysers.rules import Rules  # noqa: PLC0415
 
     analyser = Rules()
 
     def analyse(log: int, earlier: Sequence[Finding]) -> Finding:
-        return analyser.analyse(reading.read(log), earlier)  # type: ignore[no-any-return]
+        return analyser.analyse(reading.read(log), earlier)
 
     return analyse
 

@@ -1,0 +1,179 @@
+"""The messages of failure in a log: which there are, which count, and how far the training was. Pure.
+
+What a program printed is told from what it quoted by how the line begins. An exception counts where a traceback
+leads to it, and where whoever raised it did not go on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .expression import Expression, any_of
+from .kind import Kind, Role
+from .spoken import Spoken, spoken
+from .steps import is_training, step_of
+from .table import KINDS, MARKS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .finding import Line
+
+_GOES_ON = Expression(
+    r"(?i)\bretry|\bretries in|attempt \d|f[ae]ll(?:s|ing)? ?back|\bignor(?:ed|ing)|\bskipp(?:ed|ing)|\bcontinuing"
+    r"|\binstead\b|\bdisabl(?:ed|ing)|\btrying\b|\brecover(?:ed|ing)|^\W{0,4}using\b|\bnot available|does not fit"
+    r"|\bwithout (?:it|them)\b|\boptional\b"
+)
+_SAYS_SO = Expression(
+    r"(?i)\bretrying|will retry|\bignor(?:ed|ing)|\bskipp(?:ed|ing)|fall(?:s|ing)? ?back|non-fatal"
+)
+_REPLACED = "During handling of the above exception"
+_QUOTES = Expression(
+    r"(?i)\W{0,12}(?:.{0,40}\b)?(?:previous|earlier|last|other|another|preceding)\b.{0,30}\b(?:job|run|attempt|cycle|task)"
+    r"\b.{0,60}(?:\blogs?\b|stderr|stdout|output|tail|errors?|failures?|ended|died|report|post-?mortem)"
+)
+_RULE = Expression(r"\s*[=\-*#_~<>]{3,}|.*[=\-*#_~<>]{3,}\s*$|.*:\s*$")
+_QUOTE_ENDS = Expression(r"(?i)\W{0,12}(?:end|</|eof)\b|[=\-*#_~<>]{5,}\s*$")
+_MAX_QUOTE = 400
+"""Lines of a quotation; what goes on for longer is none."""
+_SUMMARY = Expression(
+    r"[=\-*#_~<>^~ ]{3,}$|\[\d{1,6}\]:$|(?:Other )?Failures:|Root Cause|\s*<NO_OTHER_FAILURES>|\S+ FAILED$"
+    r"|During handling of|The above exception|Traceback \(most recent|For debugging consider|Compile with `TORCH"
+    r"|CUDA kernel errors might|usage: |Search for `cuda|If you suspect|wandb: |\[W\d|.*destroy_process_group"
+)
+_FOLLOWING = 3
+"""Lines behind an exception that may say that somebody went on."""
+_GONE_ON = 3
+"""Usual lines of a rank behind its exception, of which one that ended says none."""
+_GONE_ON_UNLABELLED = 20
+"""The same where nobody says who speaks, and the others may still do so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A message of failure: where it is among the lines, of what kind it is, who says it, whom it names.
+
+    `is_over`: the one who said it went on, or it was replaced by another.
+    """
+
+    index: int
+    line: Line
+    kind: Kind
+    said: Spoken
+    named: str | None = None
+    peer: str | None = None
+    is_over: bool = False
+
+
+@dataclass(slots=True)
+class Account:
+    """What a log tells: its events in their order, its steps (index, step), and who speaks in it."""
+
+    events: list[Event] = field(default_factory=list)
+    steps: list[tuple[int, int]] = field(default_factory=list)
+    ranks: set[str] = field(default_factory=set)
+    has_trained: bool = False
+    """Whether something in it only a training prints, be its steps legible or not."""
+    has_loose_quote: bool = False
+    """Whether it quotes something of which nobody can say where it ends."""
+
+    @property
+    def step(self) -> int | None:
+        """The last step that it tells."""
+        return self.steps[-1][1] if self.steps else None
+
+    def survived(self, event: Event) -> bool:
+        """Tell whether the training got on after an event: at least two steps that it had not told before.
+
+        One alone may have been made before, and written late.
+        """
+        before = {step for index, step in self.steps if index < event.index}
+        return len({step for index, step in self.steps if index > event.index} - before) > 1
+
+
+_marks = Expression(any_of(MARKS))
+
+
+def kind_of(text: str) -> Kind | None:
+    """Return the kind of failure with which a message begins."""
+    if not _marks.finds(text):
+        return None
+    return next((kind for kind in KINDS if kind.message.begins(text)), None)
+
+
+def account_of(lines: Sequence[Line]) -> Account:
+    """Go through the lines of a log."""
+    told = [spoken(line.text) for line in lines]
+    account = Account(ranks={said.rank for said in told if said.rank is not None})
+    quoted = _quoted(told, account)
+    before: dict[str | None, str] = {}
+    for index, (line, said) in enumerate(zip(lines, told, strict=True)):
+        if index not in quoted:
+            if (step := step_of(said.text)) is not None:
+                account.steps.append((index, step))
+            account.has_trained = account.has_trained or step is not None or is_training(said.text)
+            event = _event_of(index, line, said, before.get(said.rank, ""))
+            if event is not None:
+                account.events.append(event)
+        if said.text.strip():
+            before[said.rank] = said.text
+    found = {event.index for event in account.events}
+    account.events = [_with_what_follows(event, told, found) for event in account.events]
+    return account
+
+
+def _event_of(index: int, line: Line, said: Spoken, before: str) -> Event | None:
+    kind = kind_of(said.text)
+    if kind is None or (said.is_quiet and kind.role is not Role.LOST):
+        return None
+    if kind.needs_traceback and not (before[:1] in {" ", "\t"} or before.startswith("Traceback (")):
+        return None
+    match = kind.message.match(said.text)
+    groups = {} if match is None else match.groupdict()
+    is_over = kind.role is not Role.LOST and _SAYS_SO.finds(said.text)
+    return Event(index, line, kind, said, groups.get("node"), groups.get("peer"), is_over)
+
+
+def _with_what_follows(event: Event, told: Sequence[Spoken], found: set[int]) -> Event:
+    """Look at what the same rank says behind an event."""
+    if event.is_over or (event.kind.role is not Role.CAUSE and event.kind.role is not Role.DOUBTFUL):
+        return event
+    usual = looked = 0
+    is_labelled = event.said.rank is not None
+    for index in range(event.index + 1, len(told)):
+        said = told[index]
+        if said.rank != event.said.rank or not said.text.strip():
+            continue
+        looked += 1
+        if looked <= _FOLLOWING and said.text.startswith(_REPLACED):
+            return _over(event)
+        if index in found or said.text[0] in " \t":
+            continue
+        if looked <= _FOLLOWING and _GOES_ON.finds(said.text):
+            return _over(event)
+        usual += not _SUMMARY.begins(said.text)
+        if usual >= (_GONE_ON if is_labelled else _GONE_ON_UNLABELLED):
+            return _over(event)
+    return event
+
+
+def _over(event: Event) -> Event:
+    return Event(event.index, event.line, event.kind, event.said, event.named, event.peer, is_over=True)
+
+
+def _quoted(told: Sequence[Spoken], account: Account) -> set[int]:
+    """Return which lines quote the log of something else, and note a quotation without an end."""
+    quoted: set[int] = set()
+    begin: int | None = None
+    for index, said in enumerate(told):
+        if begin is not None:
+            if _QUOTE_ENDS.begins(said.text):
+                quoted.update(range(begin, index + 1))
+                begin = None
+            elif index - begin > _MAX_QUOTE:
+                account.has_loose_quote, begin = True, None
+        elif _QUOTES.begins(said.text) and _RULE.begins(said.text) and not _QUOTE_ENDS.begins(said.text):
+            begin = index
+    account.has_loose_quote = account.has_loose_quote or begin is not None
+    return quoted
