@@ -407,10 +407,10 @@ MUTANTS = [
     ),
     Mutant(
         "the page's socket is everybody's",
-        "segment_health/page/listening.py",
+        "segment_health/listening.py",
         "    before = os.umask(0o177)",
         "    before = os.umask(0o111)",
-        ("tests/page/test_listening.py",),
+        ("tests/test_listening.py",),
     ),
     Mutant(
         "a page takes the place of a living one",
@@ -418,14 +418,14 @@ MUTANTS = [
         "        try:\n            caller.connect(path)\n        except ConnectionRefusedError:\n"
         "            os.unlink(path)\n            return True\n",
         "        os.unlink(path)\n        return True\n        try:\n            caller.connect(path)\n",
-        ("tests/page/test_listening.py",),
+        ("tests/test_listening.py",),
     ),
     Mutant(
         "the page's token may be read by others",
-        "segment_health/page/listening.py",
+        "segment_health/page/token.py",
         "found.st_mode & 0o077",
         "found.st_mode & 0o007",
-        ("tests/page/test_listening.py",),
+        ("tests/page/test_token.py",),
     ),
     Mutant(
         "the page is ready whatever the age of its pass",

@@ -25,6 +25,10 @@ BREACHES = {
         "segment_health/attribution/analysers/table.py",
         "import segment_health.attribution.analysers.rules",
     ),
+    "attribution-service-layers": (
+        "segment_health/attribution/service/quiet.py",
+        "import segment_health.attribution.service.server",
+    ),
     "builtin-layers": ("segment_health/checks/builtin/answer.py", "import segment_health.checks.builtin.run"),
     "nvhcd-layers": ("segment_health/checks/nvhcd/config.py", "import segment_health.checks.nvhcd.server"),
     "page-layers": ("segment_health/page/render.py", "import segment_health.page.board"),
