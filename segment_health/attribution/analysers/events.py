@@ -31,25 +31,28 @@ _SAYS_SO = Expression(
 _WORLD = Expression(r"(?i)\bworld[_ -]?size['\"]?[ :=.]{1,40}(\d{1,7})\b")
 _FILE = Expression(r"\s*File \"([^\"]+)\", line \d")
 _REPLACED = "During handling of the above exception"
-_QUOTES = Expression(
-    r"(?i)\W{0,12}(?:.{0,40}\b)?(?:previous|earlier|last|other|another|preceding)\b.{0,30}\b(?:job|run|attempt|cycle|task)"
-    r"\b.{0,60}(?:\blogs?\b|stderr|stdout|output|tail|errors?|failures?|ended|died|report|post-?mortem)"
+_OF_ANOTHER = Expression(
+    r"(?i)\b(?:previous|earlier|last|other|another|preceding|parent)\b(?: \w+){0,2} (?:job|run|attempt|cycle|task)"
 )
-_RULE = Expression(r"\s*[=\-*#_~<>]{3,}|.*[=\-*#_~<>]{3,}\s*$|.*:\s*$")
+_ITS_WORDS = Expression(
+    r"(?i)\blogs?\b|stderr|stdout|output|tail|errors?\b|failure|ended|died|report|post-?mortem"
+)
+_RULE = Expression(r"\s*[=\-*#_~<>]{3,}|.*[=\-*#_~<>]{3,}\s*$")
 _QUOTE_ENDS = Expression(r"(?i)\W{0,12}(?:end|</|eof)\b|[=\-*#_~<>]{5,}\s*$")
 _MAX_QUOTE = 400
 """Lines of a quotation; what goes on for longer is none."""
 _SUMMARY = Expression(
     r"[=\-*#_~<>^~ ]{3,}$|\[\d{1,6}\]:$|(?:Other )?Failures:|Root Cause|\s*<NO_OTHER_FAILURES>|\S+ FAILED$"
     r"|During handling of|The above exception|Traceback \(most recent|For debugging consider|Compile with `TORCH"
-    r"|CUDA kernel errors might|usage: |Search for `cuda|If you suspect|wandb: |.*(?:TCPStore|destroy_process_group)"
+    r"|CUDA kernel errors might|usage: |Search for `cuda|If you suspect|wandb: "
+    r"|.*(?:TCPStore|destroy_process_group)"
     r"|slurmstepd: |srun: "
 )
 _FOLLOWING = 3
 """Lines behind an exception that may say that somebody went on."""
 _GONE_ON = 3
 """Usual lines of a rank behind its exception, of which one that ended says none."""
-_GONE_ON_UNLABELLED = 20
+_GONE_ON_UNLABELLED = 5
 """The same where nobody says who speaks, and the others may still do so."""
 
 
@@ -57,7 +60,7 @@ _GONE_ON_UNLABELLED = 20
 class Event:
     """A message of failure: where it is among the lines, of what kind it is, who says it, whom it names.
 
-    `path` is the last file that its traceback names. `is_over`: who said it went on, or another took its place.
+    `path` is the last file that its traceback names. `is_over`: who said it went on, or another replaced it.
     """
 
     index: int
@@ -210,7 +213,13 @@ def _quoted(told: Sequence[Spoken], account: Account) -> set[int]:
                 begin = None
             elif index - begin > _MAX_QUOTE:
                 account.has_loose_quote, begin = True, None
-        elif _QUOTES.begins(said.text) and _RULE.begins(said.text) and not _QUOTE_ENDS.begins(said.text):
+        elif _announces_a_quotation(said.text):
             begin = index
     account.has_loose_quote = account.has_loose_quote or begin is not None
     return quoted
+
+
+def _announces_a_quotation(text: str) -> bool:
+    return (
+        _RULE.begins(text) and _OF_ANOTHER.finds(text) and _ITS_WORDS.finds(text) and not _QUOTE_ENDS.begins(text)
+    )
