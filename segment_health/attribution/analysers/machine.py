@@ -136,6 +136,7 @@ MACHINE = (
         "the storage failed",
         Role.CAUSE,
         told(
+            r"(?:SyntaxError|ValueError): source code (?:string )?cannot contain null bytes",
             r"(?:\w+\.)*OSError: \[Errno (?:5|103|107|108|110|112|116|121|512|524)\]",
             r"(?:.*: )?(?:Stale (?:NFS )?file handle|Transport endpoint is not connected"
             r"|Cannot send after transport endpoint shutdown|Remote I/O error)",

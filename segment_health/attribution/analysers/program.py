@@ -64,6 +64,7 @@ PROGRAM = (
         "a library is not on a node, or another than expected",
         Role.CAUSE,
         raised(r"(?:ImportError|OSError): \S+: (?:cannot open shared object file|undefined symbol|version `)"),
+        is_outage=True,
         needs_traceback=True,
     ),
     Kind(
@@ -122,6 +123,7 @@ PROGRAM = (
         "a file is not there, or may not be read",
         Role.CAUSE,
         raised(r"(?:FileNotFoundError|PermissionError|IsADirectoryError|NotADirectoryError): "),
+        is_outage=True,  # a mount that one node lacks
         needs_traceback=True,
     ),
     Kind(

@@ -55,6 +55,18 @@ def step_of(text: str) -> int | None:
     return _checked(found[1])
 
 
+_RESUMED = Expression(
+    r"(?i)\b(?:resum|restor|load|continu|start(?:ing|ed)? from)\w*\b"
+    r".*?(?:step|iter(?:ation)?)[ =:_/-]{1,4}0*(\d{1,13})\b"
+)
+
+
+def resumed_at(text: str) -> int | None:
+    """Return the step of the checkpoint that a line says training goes on from; None where it says none."""
+    found = _RESUMED.search(text)
+    return None if found is None else _checked(found[1])
+
+
 def is_training(text: str) -> bool:
     """Tell whether only a training prints such a line, whatever its step is."""
     return "%|" not in text and _sign.finds(text)
