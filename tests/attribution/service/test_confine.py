@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +17,7 @@ from segment_health.attribution.service.refusal import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
 PATIENCE = 60.0
 EARLIER = Finding("x", Action.RESTART, "before", "tests")
@@ -93,6 +93,17 @@ def test_what_is_swapped_after_a_path_was_resolved(
     with pytest.raises(Refusal) as refused:
         does(str(logs), path)
     assert refused.value.code in codes
+
+
+@pytest.mark.parametrize("name", ["logs2/a.log", "logs.old/a.log", "logs", "secret"])
+def test_what_only_begins_like_the_root(logs: Path, name: str) -> None:
+    """A directory beside the root is not below it, whatever its name."""
+    (logs.parent / name).parent.mkdir(exist_ok=True)
+    if name != "logs":
+        (logs.parent / name).write_text("x")
+    with pytest.raises(Refusal) as refused:
+        confine.look(str(logs), str(logs.parent / name))
+    assert refused.value.code == "outside_root"
 
 
 def test_no_descriptor_is_left(logs: Path) -> None:
