@@ -39,18 +39,34 @@ class ServiceError(Exception):
         self.nothing_was_started = nothing_was_started
 
 
-def program(environ: Mapping[str, str]) -> str:
-    """Return NVRx's service: on PATH, or beside this Python. Raises ServiceError."""
+def installed(environ: Mapping[str, str]) -> str | None:
+    """Return NVRx's service: on PATH, or beside this Python; None where it is not installed."""
     path = os.pathsep.join(filter(None, [environ.get("PATH"), os.path.dirname(sys.executable)]))
     found = shutil.which(PROGRAM, path=path)
-    if found is None:
-        told = (
-            f"no attribution service is installed: {PROGRAM} (nvidia-resiliency-ext, from 0.7.0) is not on PATH,"
-            " and this version has no `segment-health attribution serve`; install the former, or name a service"
-            " that runs: --ft-attribution-endpoint http://host:port"
-        )
-        raise ServiceError(told, nothing_was_started=True)
-    return os.path.abspath(found)
+    return None if found is None else os.path.abspath(found)
+
+
+def command(settings: AttributionSettings, environ: Mapping[str, str]) -> list[str]:
+    """Return how the service is started: NVRx's where that is installed, else our own."""
+    found = installed(environ)
+    if found is not None:
+        return [found]
+    # -I: neither the job's directory nor PYTHONPATH adds modules to it; unless this package is only there.
+    isolation = [] if environ.get("PYTHONPATH") else ["-I"]
+    serve = ["-m", "segment_health", "attribution", "serve", "--state", state_file(settings, environ)]
+    if settings.key_file and settings.base_url and settings.model:
+        serve += ["--analyser", "llm"]
+    return [sys.executable, *isolation, *serve]
+
+
+def state_file(settings: AttributionSettings, environ: Mapping[str, str]) -> str:
+    """Return where our own service keeps what it accepted and found: beside its log, a file for each run of a job.
+
+    A run that was requeued elsewhere would else wait for the lock of a node that is dead.
+    """
+    ids = [environ.get(name, "") for name in ("SLURM_JOB_ID", "SLURM_RESTART_COUNT")]
+    run = [value for value in ids if value.isascii() and value.isdigit()]
+    return ".".join([settings.service_log.removesuffix(".log"), *run, "db"])
 
 
 def environment(settings: AttributionSettings, environ: Mapping[str, str], number: int) -> dict[str, str]:
@@ -78,7 +94,7 @@ class Child:
     def __init__(self, settings: AttributionSettings, environ: Mapping[str, str], number: int) -> None:
         self._order = {
             "parent": os.getpid(),
-            "argv": [program(environ)],
+            "argv": command(settings, environ),
             "key_file": settings.key_file,
             "prefix": settings.applog_prefix,
             "log": settings.service_log,

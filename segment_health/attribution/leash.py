@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 _PR_SET_PDEATHSIG = 1
 
-# Order: {"parent": process id, "argv": [...], "key_file": path as it was told, "prefix": absolute path,
+# Order: {"parent": process id, "argv": [...], "key_file": path as it was told or "", "prefix": absolute path,
 #         "log": absolute path}
 
 
@@ -38,11 +38,13 @@ def main() -> None:
     report = os.dup(1)  # closed as the program begins
     try:
         _die_with(order["parent"])
-        key = readable_key(order["key_file"])
+        key = readable_key(order["key_file"]) if order["key_file"] else ""
         root = directory_of(order["prefix"])
         log, path = opened(order["log"])
         _tell(report, {"log": path, "root": root})
-        environ = os.environ | {"LLM_API_KEY_FILE": key, "NVRX_ATTRSVC_ALLOWED_ROOT": root}
+        environ = os.environ | {"NVRX_ATTRSVC_ALLOWED_ROOT": root}
+        if key:
+            environ["LLM_API_KEY_FILE"] = key
         _become(order["argv"], environ, log)
     except RefusedError as error:
         _tell(report, {"refused": str(error)})

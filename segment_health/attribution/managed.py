@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from segment_health.record import printable
 
 from . import port
-from .child import TERM_SECONDS, Child, ServiceError
+from .child import TERM_SECONDS, Child, ServiceError, installed
 from .flags import KEY_FILE_VARIABLE, MANAGED_PORT
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Service:
         self._thread = threading.Thread(target=self._live, name="attribution-service", daemon=True)
 
     def __enter__(self) -> Service:  # noqa: PYI034 - Self is Python 3.11
-        if not self._settings.key_file:
+        if not self._settings.key_file and installed(self._environ) is not None:
             told = f"--ft-attribution-llm-api-key-file or {KEY_FILE_VARIABLE} has to name the API key's file"
             raise ServiceError(f"{told}; no service was started", nothing_was_started=True)
         self._thread.start()

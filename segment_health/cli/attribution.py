@@ -13,7 +13,7 @@ from segment_health.attribution.flags import FLAGS, KEYS, FlagError, settings_of
 from segment_health.attribution.words import MOST_SECONDS
 from segment_health.record import printable
 
-from .command import Command, Group, examples
+from .command import Command, Group, Late, examples
 from .failure import ATTENTION, DONE, UNKNOWN, USAGE, Failure, say
 from .launch import become, cannot, descriptors, environment, file_of, keep, remark
 
@@ -32,13 +32,18 @@ _MOMENT_SECONDS = 5.0
 """How much longer than its start-up time a service of the job's own may take, and how long its end."""
 
 
+_ELSEWHERE = {"analyse": "attribution_analyse.analyse", "serve": "attribution_service.serve"}
+"""Commands in modules of their own."""
+
+
 @click.group(
     cls=Group,
+    commands=Late(__package__, _ELSEWHERE),
     short_help="Ask whether to restart a failed job.",
     epilog=examples("segment-health attribution watch --help"),
 )
 def attribution() -> None:
-    """Ask a service whether a job that failed should be restarted at all."""
+    """Ask a service whether a job that failed should be restarted at all, or be that service."""
 
 
 def _flags(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,13 +7,17 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from segment_health.record import one_line, printable, utc
+from segment_health.record import brief, one_line, printable, utc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 REPEAT_SECONDS = 3600.0
 """How long the same trouble is not said again."""
+BURST = 30
+"""Lines in a row that callers can bring about."""
+REFILL_SECONDS = 10.0
+"""From one line of theirs to the next, after that: 360 an hour."""
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
@@ -56,6 +60,46 @@ class Lines:
                 self._said.clear()
             self._said[like] = now
             self.say(level, event, message, **further)
+
+
+class RationedLines(Lines):
+    """Lines of a program that others ask: they must not be able to fill a disk by asking.
+
+    BURST lines in a row can be brought about by them, and one each REFILL_SECONDS after that.
+    """
+
+    def __init__(self, format_: str, clock: Callable[[], float]) -> None:
+        super().__init__(format_, clock)
+        self._allowance = float(BURST)
+        self._at = clock()
+        self._left_out = 0
+
+    def remark(self, event: str, message: str) -> None:
+        """Say what is wrong, as far as callers may bring that about; the same again after an hour."""
+        if self._may():
+            self.once("WARNING", event, brief(message, 1000), alike(message))
+
+    def ration(self, level: str, event: str, message: str, **further: Any) -> None:
+        """Say what a caller brought about, or count what is left out."""
+        if LEVELS.index(level) < LEVELS.index(self.least):
+            return
+        if self._may():
+            if self._left_out:
+                told = f"{self._left_out} lines about calls were left out before this one"
+                super().say("WARNING", "left_out", told)
+                self._left_out = 0
+            super().say(level, event, message, **further)
+        else:
+            self._left_out += 1
+
+    def _may(self) -> bool:
+        now = self._clock()
+        self._allowance = min(BURST, self._allowance + max(0.0, now - self._at) / REFILL_SECONDS)
+        self._at = now
+        if self._allowance < 1:
+            return False
+        self._allowance -= 1
+        return True
 
 
 def alike(sentence: str) -> str:

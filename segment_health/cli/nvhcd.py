@@ -12,18 +12,14 @@ from segment_health.record import brief
 
 from .command import SETTINGS, Command, examples
 from .failure import DONE, USAGE, Failure, ended_by_signals, reserve_streams
-from .lines import Lines, alike
+from .lines import RationedLines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from segment_health.checks.nvhcd.config import Config
     from segment_health.checks.nvhcd.outcome import Outcome
 
-_BURST = 30
-"""Lines in a row that callers can bring about."""
-_REFILL_SECONDS = 10.0
-"""From one line of theirs to the next, after that: 360 an hour."""
 _MAX_ARGS = 200
 """Characters of a request's arguments that a line shows."""
 _MAX_SAID = 1000
@@ -31,14 +27,8 @@ _MAX_SAID = 1000
 _LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "warning": "WARNING", "error": "ERROR"}
 
 
-class DaemonLog(Lines):
-    """The log of the daemon. Who may call must not be able to fill a disk: what calls bring about is rationed."""
-
-    def __init__(self, format_: str, clock: Callable[[], float]) -> None:
-        super().__init__(format_, clock)
-        self._allowance = float(_BURST)
-        self._at = clock()
-        self._left_out = 0
+class DaemonLog(RationedLines):
+    """The log of the daemon: what calls bring about is rationed."""
 
     def configure(self, log_level: str) -> None:
         """Write what is of this level, as a configuration names it, or above."""
@@ -58,37 +48,12 @@ class DaemonLog(Lines):
         further = {"args": shown, "result": result, "seconds": round(seconds, 3)}
         if isinstance(outcome, Answer) and (said := brief(outcome.said.strip(), _MAX_SAID)):
             message, further = f"{message}; {said}", {**further, "error": said}
-        self._ration(level, "check", message, **further)
+        self.ration(level, "check", message, **further)
 
     def repeated(self, args: Sequence[str]) -> None:
         """Say that a call was answered from the cache."""
         if self.least == "DEBUG":
-            self._ration("DEBUG", "cached", f"check {_shown(args)}: the same answer as a moment ago")
-
-    def remark(self, event: str, message: str) -> None:
-        """Say what is wrong, as far as callers may bring that about; the same again after an hour."""
-        if self._may():
-            self.once("WARNING", event, brief(message, 1000), alike(message))
-
-    def _ration(self, level: str, event: str, message: str, **further: object) -> None:
-        if self._may():
-            if self._left_out:
-                self.say(
-                    "WARNING", "left_out", f"{self._left_out} lines about calls were left out before this one"
-                )
-                self._left_out = 0
-            self.say(level, event, message, **further)
-        else:
-            self._left_out += 1
-
-    def _may(self) -> bool:
-        now = self._clock()
-        self._allowance = min(_BURST, self._allowance + max(0.0, now - self._at) / _REFILL_SECONDS)
-        self._at = now
-        if self._allowance < 1:
-            return False
-        self._allowance -= 1
-        return True
+            self.ration("DEBUG", "cached", f"check {_shown(args)}: the same answer as a moment ago")
 
 
 @click.command(

@@ -145,17 +145,17 @@ def serving(told: Settings, service: Service, log: Log, further: Sequence[Listen
             raise Failure("--refresh-token-file is for a page: --listen", USAGE)
         yield []
         return
-    from segment_health import address  # noqa: PLC0415 - most publishers serve none
+    from segment_health import address, listening  # noqa: PLC0415 - most publishers serve none
     from segment_health.metrics.registry import Metrics  # noqa: PLC0415
-    from segment_health.page import listening  # noqa: PLC0415
     from segment_health.page.door import Door  # noqa: PLC0415
+    from segment_health.page.token import read_token  # noqa: PLC0415
 
     (metrics,) = (listener for listener in further if isinstance(listener, Metrics))
     where = address.parse(told.listen)
     traits: dict[str, Any] = {"token": None, "host": where.name if where.is_loopback else None}
     try:
         if told.refresh_token_file is not None:
-            traits["token"] = listening.read_token(told.refresh_token_file)
+            traits["token"] = read_token(told.refresh_token_file)
     except (OSError, ValueError) as error:
         cause = error.strerror if isinstance(error, OSError) else error
         raise Failure(f"--refresh-token-file {told.refresh_token_file!a}: {cause}", USAGE) from error

@@ -38,6 +38,9 @@ _TEMPLATES = {
     ),
     "nvhcd-socket": _Template("unit: nvhcd's socket, opened by systemd before anybody asks", ("nvhcd.socket",)),
     "nvhcd-config": _Template("configuration of nvhcd, each key with its default", ("nvhcd.yaml",)),
+    "attribution-systemd": _Template(
+        "unit: the service that judges the logs of failed cycles, for a site", ("attribution.service",)
+    ),
     "strigger": _Template("script: sets Slurm's triggers, by which a drain asks for a pass", ("strigger",)),
     "epilog": _Template("script: Epilog= of Slurm that asks for a pass", ("epilog",)),
     "prometheus-alerts": _Template(
@@ -93,4 +96,4 @@ def show(name: str) -> None:
 
 
 def _say_all() -> None:
-    say("\n".join(f"{name:<18} {found.meaning}" for name, found in _TEMPLATES.items()))
+    say("\n".join(f"{name:<19} {found.meaning}" for name, found in _TEMPLATES.items()))

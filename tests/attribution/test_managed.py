@@ -22,8 +22,11 @@ import pytest
 
 from segment_health.attribution import child, leash, managed, port
 from segment_health.attribution.child import ServiceError
+from segment_health.attribution.client import Client
 from segment_health.attribution.flags import settings_of, without_key
 from segment_health.attribution.managed import Service
+from segment_health.attribution.metadata import JobMetadata
+from segment_health.attribution.wire import Intent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -204,12 +207,6 @@ def a_fifo_as_log(site: Site) -> dict[str, str]:
     return {"launcher_log": f"{site.directory}/l.log"}
 
 
-def no_program(site: Site) -> dict[str, str]:
-    """Install no service."""
-    site.installed.unlink()
-    return {}
-
-
 def no_interpreter(site: Site) -> dict[str, str]:
     """Install a service whose interpreter is not there."""
     site.installed.write_text("#!/nowhere/python\n")
@@ -226,7 +223,6 @@ def no_interpreter(site: Site) -> dict[str, str]:
         (the_key_itself, "the API key cannot be read: No such file or directory"),
         (a_file_for_logs, "/logs: the directory of the application logs: "),
         (a_fifo_as_log, "/l_attribution.log: the service's log: "),
-        (no_program, "nvrx-attrsvc (nvidia-resiliency-ext, from 0.7.0) is not on PATH, and this version has no"),
         (no_interpreter, "/nvrx-attrsvc: cannot be started: No such file or directory"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
@@ -242,6 +238,44 @@ def test_what_is_refused_before_a_service_starts(
     assert raised.value.nothing_was_started
     assert port.is_free(site.port)
     assert site.said == []
+
+
+def test_where_nvrx_has_none_the_service_is_our_own(site: Site) -> None:
+    """It needs no key, judges by rules, keeps its state beside its log, and goes on when it was killed."""
+    site.installed.unlink()
+    site.environ |= {"SLURM_JOB_ID": "77", "SLURM_RESTART_COUNT": "2", "NVRX_ATTRSVC_LOG_LEVEL": "WARNING"}
+    site.logs.mkdir()
+    log = site.logs / "train_cycle0.log"
+    log.write_text("ModuleNotFoundError: No module named 'megatorn'\n")
+    with site.service(key_file="", log_level="INFO") as service:
+        assert site.ask() == {"status": "ok", "backend": "rules", "issues": []}
+        asking = Client(service.endpoint, JobMetadata("ann", "77"))
+        asking.submit(str(log), Intent.TERMINAL)
+        with pytest.raises(Exception, match="HTTP 403"):
+            asking.submit("/etc/passwd", Intent.TERMINAL)
+        (process,) = [int(sentence.split()[4].strip(",")) for _, sentence in site.said]
+        assert b"LLM_API_KEY" not in Path(f"/proc/{process}/environ").read_bytes()
+        os.kill(process, signal.SIGKILL)
+        until(lambda: len(site.said) == 3, "a second service")
+        assert asking.ask(str(log)).word == "in_flight"
+    until(lambda: port.is_free(site.port), "a port that is free")
+    assert (site.logs / "nvrx/train_attribution.77.2.db").is_file()
+    assert "serving at" in (site.logs / "nvrx/train_attribution.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("environ", "name"),
+    [
+        ({}, "/l/nvrx/train_attribution.db"),
+        ({"SLURM_JOB_ID": "7"}, "/l/nvrx/train_attribution.7.db"),
+        ({"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": "1"}, "/l/nvrx/train_attribution.7.1.db"),
+        ({"SLURM_JOB_ID": "../x", "SLURM_RESTART_COUNT": "\u0661"}, "/l/nvrx/train_attribution.db"),
+    ],
+)
+def test_where_our_own_keeps_its_state(environ: dict[str, str], name: str) -> None:
+    """Each run of a job has a file, and nothing but digits becomes a name."""
+    settings = settings_of({"endpoint": "localhost", "applog_prefix": "/l/train.log"}, {}, {})
+    assert child.state_file(settings, environ) == name
 
 
 @pytest.mark.root
@@ -434,6 +468,8 @@ import sys, time
 sys.path[:0] = {sys.path!r}
 from segment_health.attribution.flags import settings_of
 from segment_health.attribution.managed import Service
+from segment_health.attribution.metadata import JobMetadata
+from segment_health.attribution.wire import Intent
 flags = {{"endpoint": "localhost", "applog_prefix": {str(site.logs / "train")!r}, "key_file": {str(site.key)!r}}}
 with Service(settings_of(flags, {{}}, {{}}), environ={site.environ!r}, say=lambda *_: None, number={site.port}):
     print("ready", flush=True)

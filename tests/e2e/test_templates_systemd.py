@@ -28,9 +28,10 @@ UNITS = {
     "systemd-timer": "segment-health-pass.timer",
     "nvhcd-systemd": "nvhcd.service",
     "nvhcd-socket": "nvhcd.socket",
+    "attribution-systemd": "segment-health-attribution.service",
 }
 OURS = "/shared/segment-health/venv/bin/segment-health"
-NVHCD = "/opt/segment-health/bin/nvhcd"
+NVHCD, ATTRIBUTION = "/opt/segment-health/bin/nvhcd", "/opt/segment-health/bin/segment-health"
 MAX_EXPOSURE = 20
 """Of 100, by `systemd-analyze security`: below 20 is what it calls OK; a unit without any protection has 96."""
 
@@ -45,7 +46,9 @@ def template(name: str) -> str:
 def units(tmp_path: Path) -> Path:
     """Return a directory of the units, with a program in the place of ours, which is not there."""
     for name, file in UNITS.items():
-        (tmp_path / file).write_text(template(name).replace(OURS, "/bin/true").replace(NVHCD, "/bin/true"))
+        (tmp_path / file).write_text(
+            template(name).replace(OURS, "/bin/true").replace(NVHCD, "/bin/true").replace(ATTRIBUTION, "/bin/true")
+        )
     return tmp_path
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from segment_health import listening
 from segment_health.address import Address
 from segment_health.observe import observe
-from segment_health.page import listening
 from segment_health.page.door import Door
 from segment_health.page.portrait import portrait_of_pass
 from segment_health.policy.assess import Policy

@@ -18,10 +18,10 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
+from segment_health import serving
 from segment_health.address import Address
 from segment_health.lift import lift_stale
 from segment_health.page import door as door_module
-from segment_health.page import server
 from segment_health.watch import Cause
 
 if TYPE_CHECKING:
@@ -325,20 +325,20 @@ def test_more_than_a_server_takes_is_refused_and_it_goes_on(serve: Callable[...,
 @pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: h\r\n\r\nGET"])
 def test_who_never_asks_to_the_end_is_not_waited_for(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection on which no request ends is closed after a while, whether or not one did before."""
-    monkeypatch.setattr(server, "CALL_SECONDS", 0.3)
+    monkeypatch.setattr(serving, "CALL_SECONDS", 0.3)
 
     async def app(_scope: object, _receive: object, send: Callable[[dict[str, Any]], Any]) -> None:
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body"})
 
     async def answer() -> bytes:
-        config = uvicorn.Config(app, http=server.Call, ws="none", lifespan="off", log_config=None)
+        config = uvicorn.Config(app, http=serving.Call, ws="none", lifespan="off", log_config=None)
         state = ServerState()
-        serving = await asyncio.get_running_loop().create_server(
-            lambda: server.Call(config, state, {}), "127.0.0.1", 0
+        answering = await asyncio.get_running_loop().create_server(
+            lambda: serving.Call(config, state, {}), "127.0.0.1", 0
         )
-        async with serving:
-            reader, writer = await asyncio.open_connection(*serving.sockets[0].getsockname())
+        async with answering:
+            reader, writer = await asyncio.open_connection(*answering.sockets[0].getsockname())
             writer.write(said)
             answered = bytearray()
             with contextlib.suppress(ConnectionResetError):
