@@ -13,7 +13,7 @@ from .failure import USAGE, Failure, reserve_streams
 from .lines import RationedLines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from segment_health.address import Address
 
@@ -61,8 +61,16 @@ def _count(default: int, what: str, *names: str, most: int = 1_000_000) -> _Deco
 )  # fmt: skip
 @click.option("--state", metavar="FILE", required=True, help="What was accepted and found; made if need be.")
 @click.option(
-    "--analyser", type=click.Choice(["rules"]), default="rules", show_default=True, help="How logs are judged."
+    "--analyser",
+    type=click.Choice(["rules", "llm"]),
+    help="How logs are judged.  [default: llm with a URL and a model, else rules]",
 )
+@click.option("--llm-base-url", metavar="URL", envvar="NVRX_ATTRSVC_LLM_BASE_URL", help="Where an LLM's API is,")
+@click.option("--llm-model", metavar="NAME", envvar="NVRX_ATTRSVC_LLM_MODEL", help="what it is called there,")
+@click.option(
+    "--llm-key-file", metavar="FILE", envvar="LLM_API_KEY_FILE", help="and where the API key is, if any."
+)
+@click.option("--export-url", metavar="URL", envvar="NVRX_ATTRSVC_EXPORT_URL", help="Where results are posted.")
 @_count(4, "Analyses at a time.", "--workers", most=64)
 @_count(2000, "Logs that may wait to be judged.", "--max-queued")
 @_count(3000, "Findings that are kept.", "--keep")
@@ -92,6 +100,7 @@ def serve(*, listen: str, allowed_root: str, state: str, log_format: str, log_le
     from segment_health.attribution.service import server  # noqa: PLC0415 - each command loads what it needs
     from segment_health.attribution.service.analyses import Limits  # noqa: PLC0415
     from segment_health.attribution.service.app import PerMinute  # noqa: PLC0415
+    from segment_health.attribution.service.export import Destination  # noqa: PLC0415
     from segment_health.attribution.service.quiet import Patience  # noqa: PLC0415
     from segment_health.attribution.service.register import RegisterError  # noqa: PLC0415
 
@@ -107,11 +116,12 @@ def serve(*, listen: str, allowed_root: str, state: str, log_format: str, log_le
         address,
         allowed_root,
         state,
-        {"name": told["analyser"]},
+        _analyser(told, state, log),
         workers=told["workers"],
         keep=told["keep"],
         per_minute=PerMinute(told["rate_submit"], told["rate_ask"], told["rate_preview"]),
         limits=Limits(told["max_queued"], told["analysis_timeout"], patience),
+        export=Destination(told["export_url"]) if told["export_url"] else None,
     )
     if not address.path and not address.is_loopback:
         log.say(
@@ -124,6 +134,34 @@ def serve(*, listen: str, allowed_root: str, state: str, log_format: str, log_le
         server.run(settings, log, os.environ)
     except (server.StartError, RegisterError) as error:
         raise Failure(f"attribution serve: {error}", USAGE) from error
+
+
+def _analyser(told: Mapping[str, Any], state: str, log: ServiceLog) -> dict[str, Any]:
+    """Return what the workers are told of how to judge: who asks an LLM wants its URL and its name there."""
+    url, name, key_file = told["llm_base_url"], told["llm_model"], told["llm_key_file"]
+    if (told["analyser"] or ("llm" if url and name else "rules")) == "rules":
+        return {"name": "rules"}
+    if not (url and name):
+        raise Failure("--analyser llm: which one? --llm-base-url and --llm-model say it", USAGE)
+    from segment_health.attribution.analysers.llm.endpoint import Endpoint, Model  # noqa: PLC0415
+    from segment_health.attribution.analysers.llm.key import KeyFileError  # noqa: PLC0415
+
+    if key_file and not key_file.startswith("/"):  # not quoted: some give the key itself
+        raise Failure("--llm-key-file: not an absolute path", USAGE)
+    model = Model(url, name, key_file or None)
+    try:
+        endpoint = Endpoint(model, os.environ)
+        warnings = endpoint.warnings()
+    except ValueError as error:
+        raise Failure(f"--llm-base-url: {error}", USAGE) from error
+    except KeyFileError as error:
+        raise Failure(f"--llm-key-file: {error}", USAGE) from error
+    endpoint.close()
+    for warning in warnings:
+        log.say("WARNING", "key", warning)
+    # Less than an analysis has: else one that is too late for the model would find nothing at all.
+    limits = {"seconds": min(60.0, told["analysis_timeout"] / 3), "spent_file": f"{state}.tokens"}
+    return {"name": "llm", "model": model._asdict(), "limits": limits}
 
 
 def _address(told: str) -> Address:

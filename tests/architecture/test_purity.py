@@ -14,25 +14,24 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).parents[2] / "segment_health"
 # The shell, which does what the core decides; every other module is pure, a new one too until it is named here.
 SHELL = {
-    "__init__", "__main__", "atomic",     "attribution.analysers.llm.analyser", "attribution.analysers.llm.endpoint",
-    "attribution.analysers.llm.key", "attribution.analysers.llm.spending",
-    "attribution.analysers.reading", "attribution.analysers.search", "attribution.child",
-    "attribution.client", "attribution.ends", "attribution.http", "attribution.leash",
+    "__init__", "__main__", "atomic", "attribution.analysers.llm.analyser",
+    "attribution.analysers.llm.endpoint", "attribution.analysers.llm.key",
+    "attribution.analysers.llm.spending", "attribution.analysers.reading", "attribution.analysers.search",
+    "attribution.child", "attribution.client", "attribution.ends", "attribution.http", "attribution.leash",
     "attribution.managed", "attribution.observer", "attribution.poller", "attribution.port",
     "attribution.relay", "attribution.service.analyses", "attribution.service.app",
     "attribution.service.confine", "attribution.service.crew", "attribution.service.desk",
     "attribution.service.export", "attribution.service.journal", "attribution.service.register",
     "attribution.service.server", "attribution.service.storage", "attribution.service.worker",
     "attribution.stop", "bounded", "checks.asking", "checks.builtin.nhc", "checks.builtin.own_state",
-    "checks.builtin.run", "checks.builtin.settings", "checks.chain", "checks.health_check",
-    "checks.node", "checks.nvhcd.daemon", "checks.nvhcd.place", "checks.nvhcd.program",
-    "checks.nvhcd.reaper", "checks.nvhcd.relay", "checks.nvhcd.server", "checks.nvhcd.service",
-    "checks.probe", "checks.probing", "checks.storage", "consumer", "demo", "doctor.facts",
-    "doctor.surroundings", "history", "ledger", "lift", "listening", "lock", "metrics.textfile",
-    "noded.directory", "noded.export", "noded.files", "notify", "observe", "page.__main__",
-    "page.answers", "page.door", "page.listening", "page.portrait", "page.server", "page.sheet",
-    "page.token", "poke", "publish", "reload", "separate", "service", "serving", "settings", "signals",
-    "sockets", "sources", "store", "survey", "toml", "trust", "watch",
+    "checks.builtin.run", "checks.builtin.settings", "checks.chain", "checks.health_check", "checks.node",
+    "checks.nvhcd.daemon", "checks.nvhcd.place", "checks.nvhcd.program", "checks.nvhcd.reaper",
+    "checks.nvhcd.relay", "checks.nvhcd.server", "checks.nvhcd.service", "checks.probe", "checks.probing",
+    "checks.storage", "consumer", "demo", "doctor.facts", "doctor.surroundings", "history", "ledger",
+    "lift", "listening", "lock", "metrics.textfile", "noded.directory", "noded.export", "noded.files",
+    "notify", "observe", "page.__main__", "page.answers", "page.door", "page.listening", "page.portrait",
+    "page.server", "page.sheet", "page.token", "poke", "publish", "reload", "separate", "service",
+    "serving", "settings", "signals", "sockets", "sources", "store", "survey", "toml", "trust", "watch",
 }  # fmt: skip
 FOLDERS = ("cli", "templates")
 """Folders of which nothing is pure."""
