@@ -13,7 +13,7 @@ from .failure import USAGE, Failure, reserve_streams
 from .lines import RationedLines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from segment_health.address import Address
 
@@ -35,13 +35,28 @@ class ServiceLog(RationedLines):
 
 
 def _seconds(default: float, what: str, *names: str, least: float = 0.0) -> _Decorator:
-    kind = click.FloatRange(least, 86400)
-    return click.option(*names, metavar="SECONDS", type=kind, default=default, show_default=True, help=what)
+    within = _within(least, 86400.0)
+    return click.option(
+        *names, metavar="SECONDS", type=float, default=default, show_default=True, help=what, callback=within
+    )
 
 
 def _count(default: int, what: str, *names: str, most: int = 1_000_000) -> _Decorator:
-    kind = click.IntRange(1, most)
-    return click.option(*names, metavar="N", type=kind, default=default, show_default=True, help=what)
+    within = _within(1, most)
+    return click.option(
+        *names, metavar="N", type=int, default=default, show_default=True, help=what, callback=within
+    )
+
+
+def _within(least: float, most: float) -> Callable[[click.Context, click.Parameter, float], float]:
+    """Return what refuses other numbers; click's own ranges take a line of the help each."""
+
+    def check(_context: click.Context, _option: click.Parameter, value: float) -> float:
+        if not least <= value <= most:
+            raise click.BadParameter(f"{value} is not within {least:g} and {most:g}.")
+        return value
+
+    return check
 
 
 @click.command(
@@ -61,16 +76,23 @@ def _count(default: int, what: str, *names: str, most: int = 1_000_000) -> _Deco
 )  # fmt: skip
 @click.option("--state", metavar="FILE", required=True, help="What was accepted and found; made if need be.")
 @click.option(
-    "--analyser",
-    type=click.Choice(["rules", "llm"]),
-    help="How logs are judged.  [default: llm with a URL and a model, else rules]",
-)
-@click.option("--llm-base-url", metavar="URL", envvar="NVRX_ATTRSVC_LLM_BASE_URL", help="Where an LLM's API is,")
-@click.option("--llm-model", metavar="NAME", envvar="NVRX_ATTRSVC_LLM_MODEL", help="what it is called there,")
+    "--analyser", type=click.Choice(["rules", "llm"]), default="rules", show_default=True,
+    help="How logs are judged; llm: by rules, and by a language model.",
+)  # fmt: skip
 @click.option(
-    "--llm-key-file", metavar="FILE", envvar="LLM_API_KEY_FILE", help="and where the API key is, if any."
+    "--llm-base-url", metavar="URL", envvar="NVRX_ATTRSVC_LLM_BASE_URL", help="Below which /chat/completions is."
 )
-@click.option("--export-url", metavar="URL", envvar="NVRX_ATTRSVC_EXPORT_URL", help="Where results are posted.")
+@click.option(
+    "--llm-model", metavar="NAME", envvar="NVRX_ATTRSVC_LLM_MODEL", help="What the model is called there."
+)
+@click.option(
+    "--llm-key-file", metavar="FILE", envvar="LLM_API_KEY_FILE", help="Where its API key is, if it has one."
+)
+@_seconds(60.0, "What asking the model may take.", "--llm-timeout", least=0.1)
+@_count(5_000_000, "What a day may cost, in tokens.", "--llm-daily-tokens", most=10**12)
+@click.option(
+    "--export-url", metavar="URL", envvar="NVRX_ATTRSVC_EXPORT_URL", help="Where findings are posted. [nowhere]"
+)
 @_count(4, "Analyses at a time.", "--workers", most=64)
 @_count(2000, "Logs that may wait to be judged.", "--max-queued")
 @_count(3000, "Findings that are kept.", "--keep")
@@ -120,8 +142,8 @@ def serve(*, listen: str, allowed_root: str, state: str, log_format: str, log_le
         workers=told["workers"],
         keep=told["keep"],
         per_minute=PerMinute(told["rate_submit"], told["rate_ask"], told["rate_preview"]),
-        limits=Limits(told["max_queued"], told["analysis_timeout"], patience),
         export=Destination(told["export_url"]) if told["export_url"] else None,
+        limits=Limits(told["max_queued"], told["analysis_timeout"], patience),
     )
     if not address.path and not address.is_loopback:
         log.say(
@@ -136,32 +158,40 @@ def serve(*, listen: str, allowed_root: str, state: str, log_format: str, log_le
         raise Failure(f"attribution serve: {error}", USAGE) from error
 
 
-def _analyser(told: Mapping[str, Any], state: str, log: ServiceLog) -> dict[str, Any]:
-    """Return what the workers are told of how to judge: who asks an LLM wants its URL and its name there."""
-    url, name, key_file = told["llm_base_url"], told["llm_model"], told["llm_key_file"]
-    if (told["analyser"] or ("llm" if url and name else "rules")) == "rules":
+def _analyser(told: dict[str, Any], state: str, log: ServiceLog) -> dict[str, Any]:
+    """Return what workers are told of the analyser."""
+    if told["analyser"] == "rules":
         return {"name": "rules"}
-    if not (url and name):
-        raise Failure("--analyser llm: which one? --llm-base-url and --llm-model say it", USAGE)
-    from segment_health.attribution.analysers.llm.endpoint import Endpoint, Model  # noqa: PLC0415
-    from segment_health.attribution.analysers.llm.key import KeyFileError  # noqa: PLC0415
+    from segment_health.attribution.http import NoAnswerError  # noqa: PLC0415 - loads httpx
+    from segment_health.attribution.service.making import llm_of  # noqa: PLC0415
 
-    if key_file and not key_file.startswith("/"):  # not quoted: some give the key itself
+    for field in ("llm_base_url", "llm_model"):
+        if not told[field]:
+            raise Failure(f"--analyser llm needs --{field.replace('_', '-')}", USAGE)
+    if told["llm_timeout"] >= told["analysis_timeout"]:  # it would end what the rules found, too
+        raise Failure("--llm-timeout: not less than --analysis-timeout", USAGE)
+    key_file = told["llm_key_file"] or None
+    if key_file is not None and not key_file.startswith(("/", "~/")):  # not quoted: some give the key itself
         raise Failure("--llm-key-file: not an absolute path", USAGE)
-    model = Model(url, name, key_file or None)
+    order = {
+        "name": "llm",
+        "base_url": told["llm_base_url"],
+        "model": told["llm_model"],
+        "key_file": key_file and os.path.expanduser(key_file),
+        "seconds": told["llm_timeout"],
+        "tokens_per_day": told["llm_daily_tokens"],
+        "spent_file": f"{state}.tokens",
+    }
     try:
-        endpoint = Endpoint(model, os.environ)
-        warnings = endpoint.warnings()
+        analyser = llm_of(order)
+        for warning in analyser.warnings():
+            log.say("WARNING", "llm", warning)
     except ValueError as error:
         raise Failure(f"--llm-base-url: {error}", USAGE) from error
-    except KeyFileError as error:
+    except NoAnswerError as error:
         raise Failure(f"--llm-key-file: {error}", USAGE) from error
-    endpoint.close()
-    for warning in warnings:
-        log.say("WARNING", "key", warning)
-    # Less than an analysis has: else one that is too late for the model would find nothing at all.
-    limits = {"seconds": min(60.0, told["analysis_timeout"] / 3), "spent_file": f"{state}.tokens"}
-    return {"name": "llm", "model": model._asdict(), "limits": limits}
+    analyser.close()
+    return order
 
 
 def _address(told: str) -> Address:

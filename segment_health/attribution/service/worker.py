@@ -28,7 +28,7 @@ from .refusal import Refusal
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from segment_health.attribution.analysers.finding import Analyser, Finding
+    from segment_health.attribution.analysers.finding import Finding
 
     Analyse = Callable[[int, Sequence[Finding]], Finding]
     """Reads an open log, and finds out what failed, by what was found in earlier cycles."""
@@ -100,16 +100,11 @@ def _tell(answers: int, answer: dict[str, Any]) -> None:
 
 def prepared(told: Mapping[str, Any]) -> Analyse:
     """Make the analyser that the service was told to use."""
-    # Only who analyses loads this.
-    from segment_health.attribution.analysers import reading  # noqa: PLC0415
-    from segment_health.attribution.analysers.rules import Rules  # noqa: PLC0415
+    from segment_health.attribution.analysers import reading  # noqa: PLC0415 - only who analyses loads this
 
-    analyser: Analyser = Rules()
-    if told["name"] == "llm":
-        from segment_health.attribution.analysers.llm.analyser import Limits, Llm  # noqa: PLC0415
-        from segment_health.attribution.analysers.llm.endpoint import Model  # noqa: PLC0415
+    from .making import analyser_of  # noqa: PLC0415
 
-        analyser = Llm(analyser, Model(**told["model"]), Limits(**told["limits"]))
+    analyser = analyser_of(told)
 
     def analyse(log: int, earlier: Sequence[Finding]) -> Finding:
         return analyser.analyse(reading.read(log), earlier)

@@ -71,6 +71,10 @@ class Llm:
             return found
         return verdict.together(found, self._said(extract, found, earlier), earlier)
 
+    def warnings(self) -> list[str]:
+        """Say who else may read the key, on disk and on its way. Raises KeyFileError where it cannot be read."""
+        return self._endpoint.warnings()
+
     def close(self) -> None:
         """Ask no more: an analysis that waits for another try ends at once, without a model's word."""
         self._endpoint.close()
