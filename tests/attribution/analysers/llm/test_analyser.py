@@ -152,6 +152,7 @@ def test_a_question_that_no_form_helps(model: FakeModel, llm: Make) -> None:
     "reply",
     [
         pytest.param(Reply(429, headers=(("Retry-After", "1"),)), id="429"),
+        pytest.param(Reply(429), id="429-without-a-pause"),
         pytest.param(Reply(500), id="500"),
         pytest.param(Reply(503, headers=(("Retry-After", "soon"),)), id="503"),
     ],
