@@ -54,6 +54,8 @@ def command(settings: AttributionSettings, environ: Mapping[str, str]) -> list[s
     # -I: neither the job's directory nor PYTHONPATH adds modules to it; unless this package is only there.
     isolation = [] if environ.get("PYTHONPATH") else ["-I"]
     serve = ["-m", "segment_health", "attribution", "serve", "--state", state_file(settings, environ)]
+    if settings.key_file and settings.base_url and settings.model:
+        serve += ["--analyser", "llm"]
     return [sys.executable, *isolation, *serve]
 
 

@@ -35,13 +35,28 @@ class ServiceLog(RationedLines):
 
 
 def _seconds(default: float, what: str, *names: str, least: float = 0.0) -> _Decorator:
-    kind = click.FloatRange(least, 86400)
-    return click.option(*names, metavar="SECONDS", type=kind, default=default, show_default=True, help=what)
+    within = _within(least, 86400.0)
+    return click.option(
+        *names, metavar="SECONDS", type=float, default=default, show_default=True, help=what, callback=within
+    )
 
 
 def _count(default: int, what: str, *names: str, most: int = 1_000_000) -> _Decorator:
-    kind = click.IntRange(1, most)
-    return click.option(*names, metavar="N", type=kind, default=default, show_default=True, help=what)
+    within = _within(1, most)
+    return click.option(
+        *names, metavar="N", type=int, default=default, show_default=True, help=what, callback=within
+    )
+
+
+def _within(least: float, most: float) -> Callable[[click.Context, click.Parameter, float], float]:
+    """Return what refuses other numbers; click's own ranges take a line of the help each."""
+
+    def check(_context: click.Context, _option: click.Parameter, value: float) -> float:
+        if not least <= value <= most:
+            raise click.BadParameter(f"{value} is not within {least:g} and {most:g}.")
+        return value
+
+    return check
 
 
 @click.command(
@@ -61,8 +76,24 @@ def _count(default: int, what: str, *names: str, most: int = 1_000_000) -> _Deco
 )  # fmt: skip
 @click.option("--state", metavar="FILE", required=True, help="What was accepted and found; made if need be.")
 @click.option(
-    "--analyser", type=click.Choice(["rules"]), default="rules", show_default=True, help="How logs are judged."
+    "--analyser", type=click.Choice(["rules", "llm"]), default="rules", show_default=True,
+    help="How logs are judged; llm: by rules, and by a language model.",
+)  # fmt: skip
+@click.option(
+    "--llm-base-url", metavar="URL", envvar="NVRX_ATTRSVC_LLM_BASE_URL", help="Below which /chat/completions is."
 )
+@click.option(
+    "--llm-model", metavar="NAME", envvar="NVRX_ATTRSVC_LLM_MODEL", help="What the model is called there."
+)
+@click.option(
+    "--llm-key-file", metavar="FILE", envvar="LLM_API_KEY_FILE", help="Where its API key is, if it has one."
+)
+@_seconds(60.0, "What asking the model may take.", "--llm-timeout", least=0.1)
+@_count(5_000_000, "What a day may cost, in tokens.", "--llm-daily-tokens", most=10**12)
+@click.option(
+    "--export-url", metavar="URL", envvar="NVRX_ATTRSVC_EXPORT_URL", help="Where findings are posted. [nowhere]"
+)
+@click.option("--blame-dir", metavar="DIR", help="Leave there what logs say against nodes.  [default: off]")
 @_count(4, "Analyses at a time.", "--workers", most=64)
 @_count(2000, "Logs that may wait to be judged.", "--max-queued")
 @_count(3000, "Findings that are kept.", "--keep")
@@ -92,6 +123,7 @@ def serve(*, listen: str, allowed_root: str, state: str, log_format: str, log_le
     from segment_health.attribution.service import server  # noqa: PLC0415 - each command loads what it needs
     from segment_health.attribution.service.analyses import Limits  # noqa: PLC0415
     from segment_health.attribution.service.app import PerMinute  # noqa: PLC0415
+    from segment_health.attribution.service.export import Destination  # noqa: PLC0415
     from segment_health.attribution.service.quiet import Patience  # noqa: PLC0415
     from segment_health.attribution.service.register import RegisterError  # noqa: PLC0415
 
@@ -99,7 +131,8 @@ def serve(*, listen: str, allowed_root: str, state: str, log_format: str, log_le
     log = ServiceLog(log_format, time.time)
     log.least = log_level
     address = _address(listen)
-    for flag, path in (("--allowed-root", allowed_root), ("--state", state)):
+    blame = told["blame_dir"] or ""
+    for flag, path in (("--allowed-root", allowed_root), ("--state", state), ("--blame-dir", blame or "/")):
         if not os.path.isabs(path):
             raise Failure(f"{flag}: not an absolute path: {path[:80]!a}", USAGE)
     patience = Patience(told["drain_min"], told["drain_quiet"], told["drain_max"])
@@ -107,11 +140,13 @@ def serve(*, listen: str, allowed_root: str, state: str, log_format: str, log_le
         address,
         allowed_root,
         state,
-        {"name": told["analyser"]},
+        _analyser(told, state, log),
         workers=told["workers"],
         keep=told["keep"],
         per_minute=PerMinute(told["rate_submit"], told["rate_ask"], told["rate_preview"]),
+        export=Destination(told["export_url"]) if told["export_url"] else None,
         limits=Limits(told["max_queued"], told["analysis_timeout"], patience),
+        blame=blame,
     )
     if not address.path and not address.is_loopback:
         log.say(
@@ -124,6 +159,33 @@ def serve(*, listen: str, allowed_root: str, state: str, log_format: str, log_le
         server.run(settings, log, os.environ)
     except (server.StartError, RegisterError) as error:
         raise Failure(f"attribution serve: {error}", USAGE) from error
+
+
+def _analyser(told: dict[str, Any], state: str, log: ServiceLog) -> dict[str, Any]:
+    """Return what workers are told of the analyser."""
+    if told["analyser"] == "rules":
+        return {"name": "rules"}
+    from segment_health.attribution.service.making import llm_of  # noqa: PLC0415 - loads httpx
+
+    for field in ("llm_base_url", "llm_model"):
+        if not told[field]:
+            raise Failure(f"--analyser llm needs --{field.replace('_', '-')}", USAGE)
+    key_file = told["llm_key_file"] or None
+    order = {
+        "name": "llm",
+        "base_url": told["llm_base_url"],
+        "model": told["llm_model"],
+        "key_file": key_file and os.path.abspath(os.path.expanduser(key_file)),
+        "seconds": told["llm_timeout"],
+        "tokens_per_day": told["llm_daily_tokens"],
+        "spent_file": f"{state}.tokens",
+    }
+    try:
+        for warning in llm_of(order).warnings():
+            log.say("WARNING", "llm", warning)
+    except ValueError as error:
+        raise Failure(f"--llm-base-url: {error}", USAGE) from error
+    return order
 
 
 def _address(told: str) -> Address:

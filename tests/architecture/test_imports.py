@@ -21,13 +21,21 @@ BREACHES = {
     "doctor-layers": ("segment_health/doctor/check.py", "import segment_health.doctor.visibility"),
     "checks-layers": ("segment_health/checks/health_check.py", "import segment_health.checks.nvhcd"),
     "attribution-layers": ("segment_health/attribution/metadata.py", "import segment_health.attribution.poller"),
-    "analysers-layers": (
-        "segment_health/attribution/analysers/table.py",
-        "import segment_health.attribution.analysers.rules",
+    "llm-layers": (
+        "segment_health/attribution/analysers/llm/prompt.py",
+        "import segment_health.attribution.analysers.llm.answer",
+    ),
+    "blame-layers": (
+        "segment_health/attribution/blame/record.py",
+        "import segment_health.attribution.blame.directory",
     ),
     "attribution-service-layers": (
         "segment_health/attribution/service/quiet.py",
         "import segment_health.attribution.service.server",
+    ),
+    "analysers-layers": (
+        "segment_health/attribution/analysers/table.py",
+        "import segment_health.attribution.analysers.rules",
     ),
     "builtin-layers": ("segment_health/checks/builtin/answer.py", "import segment_health.checks.builtin.run"),
     "nvhcd-layers": ("segment_health/checks/nvhcd/config.py", "import segment_health.checks.nvhcd.server"),

@@ -18,9 +18,11 @@ from segment_health.notify import Systemd
 
 from .analyses import Analyses, Limits, Ports
 from .app import PerMinute, Traits, application
+from .blaming import Blaming
 from .book import Book
 from .crew import Crew, CrewError
 from .desk import Desk
+from .export import Destination, Export
 from .journal import Journal
 from .register import Register
 from .storage import Storage
@@ -57,7 +59,8 @@ class Log(Protocol):
 class Settings:
     """What a service is told. `root` and `state` are absolute paths, `analyser` is for its workers.
 
-    `worker` is another program for these.
+    `worker` is another program for these, `export` where results are posted, `blame` the directory for what is
+    said against nodes, none if empty.
     """
 
     listen: Address
@@ -69,6 +72,8 @@ class Settings:
     per_minute: PerMinute = field(default_factory=PerMinute)
     limits: Limits = field(default_factory=Limits)
     worker: tuple[str, ...] = ()
+    export: Destination | None = None
+    blame: str = ""
 
 
 def run(settings: Settings, log: Log, environ: MutableMapping[str, str]) -> None:
@@ -76,7 +81,7 @@ def run(settings: Settings, log: Log, environ: MutableMapping[str, str]) -> None
     desk = Desk("attribution-state")
     socket = None
     try:
-        opening = desk.put(lambda: Register(settings.state, keep=settings.keep))
+        opening = desk.put(lambda: _register(settings))
         try:
             register = opening.result(_START_SECONDS)
         except TimeoutError:
@@ -92,6 +97,10 @@ def run(settings: Settings, log: Log, environ: MutableMapping[str, str]) -> None
             listening.close(socket, settings.listen)
         if not desk.close(_END_SECONDS):
             log.say("WARNING", "end", f"{settings.state}: its storage does not answer; what was accepted is in it")
+
+
+def _register(settings: Settings) -> Register:
+    return Register(settings.state, keep=settings.keep, exports=settings.export is not None)
 
 
 class _Service:
@@ -132,14 +141,35 @@ class _Service:
             Book(*await self._desk.do(lambda: (self._register.attempts(), self._register.judged()))),
             str(settings.analyser["name"]),
         )
+        export = self._exports(analyses)
+        blaming = await self._blaming()
+        if blaming is not None:
+            analyses.listeners.append(blaming.heard)
         try:
             await self._warm(lookers, str(order["root"]))
             analyses.resume()
             await self._serve(application(analyses, self._traits()), socket)
         finally:
+            if export is not None:
+                export.close()
             self._systemd.status("ending; what is not judged is judged after the next start", "STOPPING=1")
             self._log.say("INFO", "end", "told to end; what was accepted is judged after the next start")
             await analyses.close()
+            if blaming is not None:
+                await blaming.end()
+
+    def _exports(self, analyses: Analyses) -> Export | None:
+        """Begin to post results, if that is wanted. Raises StartError."""
+        settings = self._settings
+        if settings.export is None:
+            return None
+        try:
+            export = Export(settings.export, self._register, self._desk, self._log.say, self._environ)
+        except ValueError as error:
+            raise StartError(f"--export-url: {error}") from error
+        analyses.listeners.append(export.wake)
+        export.start()
+        return export
 
     async def _serve(self, app: Any, socket: Any) -> None:
         handler = _Lines(self._log)
@@ -174,6 +204,19 @@ class _Service:
         if not is_directory:
             raise StartError(f"{root}: no directory that can be read")
         return real
+
+    async def _blaming(self) -> Blaming | None:
+        """Return who writes what is said against nodes, None where nobody is to. Raises StartError."""
+        path = self._settings.blame
+        if not path:
+            return None
+        made = Blaming(path, self._log.say, time.time)
+        try:
+            await made.begin(_START_SECONDS)
+        except (OSError, ValueError) as error:  # ValueError: a NUL byte
+            cause = (error.strerror if isinstance(error, OSError) else None) or error
+            raise StartError(f"--blame-dir {path!a}: {cause}") from error
+        return made
 
     async def _warm(self, lookers: Crew, root: str) -> None:
         """Start those who look for clients: a start takes longer than a client has."""

@@ -98,13 +98,13 @@ def _tell(answers: int, answer: dict[str, Any]) -> None:
         view = view[os.write(answers, view) :]
 
 
-def prepared(_told: Mapping[str, Any]) -> Analyse:
+def prepared(told: Mapping[str, Any]) -> Analyse:
     """Make the analyser that the service was told to use."""
-    # Only who analyses loads this.
-    from segment_health.attribution.analysers import reading  # noqa: PLC0415
-    from segment_health.attribution.analysers.rules import Rules  # noqa: PLC0415
+    from segment_health.attribution.analysers import reading  # noqa: PLC0415 - only who analyses loads this
 
-    analyser = Rules()
+    from .making import analyser_of  # noqa: PLC0415
+
+    analyser = analyser_of(told)
 
     def analyse(log: int, earlier: Sequence[Finding]) -> Finding:
         return analyser.analyse(reading.read(log), earlier)

@@ -11,6 +11,7 @@ from pathlib import Path
 from segment_health.address import parse
 from segment_health.attribution.service.analyses import Limits
 from segment_health.attribution.service.app import PerMinute
+from segment_health.attribution.service.export import Destination
 from segment_health.attribution.service.quiet import Patience
 from segment_health.attribution.service.server import Settings, run
 from segment_health.cli.attribution_service import ServiceLog
@@ -29,6 +30,8 @@ def main() -> None:
         keep=told.get("keep", 3000),
         per_minute=PerMinute(*told.get("per_minute", (100_000, 100_000, 100_000))),
         limits=limits,
+        export=Destination(told["export"], 2.0, 0.1, 0.5) if "export" in told else None,
+        blame=told.get("blame", ""),
         worker=(sys.executable, str(Path(__file__).with_name("analyst.py"))),
     )
     run(settings, ServiceLog("text", time.time), os.environ)

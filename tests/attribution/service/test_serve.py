@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -12,8 +13,9 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import httpx
 import pytest
@@ -188,6 +190,27 @@ def test_what_stands_in_its_way_is_told(
             ["--allowed-root", "/tmp", "--state", "/tmp/s", "--listen", "https://h:1"],
             "--listen 'https://h:1': not PORT",
         ),
+        (["--allowed-root", "/tmp", "--state", "/tmp/s", "--workers", "0"], "0 is not within 1 and 64"),
+        (["--allowed-root", "/tmp", "--state", "/tmp/s", "--drain-max", "nan"], "nan is not within 0 and 86400"),
+        (
+            ["--allowed-root", "/tmp", "--state", "/tmp/s", "--analyser", "llm"],
+            "--analyser llm needs --llm-base-url",
+        ),
+        (
+            [
+                "--allowed-root",
+                "/tmp",
+                "--state",
+                "/tmp/s",
+                "--analyser",
+                "llm",
+                "--llm-base-url",
+                "ftp://h",
+                "--llm-model",
+                "m",
+            ],
+            "--llm-base-url: ftp://h: not a URL of HTTP",
+        ),
         (["--allowed-root", "/tmp", "--state", "/none/s"], "/none/s: cannot be opened: No such file or directory"),
         (["--allowed-root", "/tmp", "--state", "/tmp"], "/tmp: cannot be opened: Is a directory"),
     ],
@@ -243,6 +266,84 @@ def test_a_log_cannot_be_filled_by_asking(capfd: pytest.CaptureFixture[str]) -> 
     assert said[-3].endswith("by itself")
     assert "lines about calls were left out" in said[-2]
     assert said[-1].endswith("later")
+
+
+def test_a_password_of_the_export_is_not_shown(tmp_path: Path) -> None:
+    """A URL that cannot be meant is quoted without it."""
+    flags = [
+        "--allowed-root",
+        str(tmp_path),
+        "--state",
+        str(tmp_path / "s"),
+        "--export-url",
+        "ftp://u:passw0rd@h/x",
+    ]
+    ended = CliRunner().invoke(main, ["attribution", "serve", *flags])
+    assert ended.exit_code == 2
+    assert "--export-url: ftp://...@h/x: not a URL of HTTP" in ended.output
+    assert "passw0rd" not in ended.output
+
+
+class Model(BaseHTTPRequestHandler):
+    """A language model that quotes the first line of whatever it is shown, and says RESTART."""
+
+    keys: ClassVar[list[str | None]] = []
+
+    def log_message(self, *_arguments: object) -> None:
+        """Say nothing."""
+
+    def do_POST(self) -> None:
+        """Answer a chat completion."""
+        asked = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        self.keys.append(self.headers["Authorization"])
+        assert "the flux capacitor is empty" in asked
+        answer = {
+            "category": "unknown",
+            "action": "RESTART",
+            "reason": "flux comes back",
+            "evidence": [{"line": 1, "text": "the flux capacitor is empty"}],
+            "nodes": [],
+        }
+        told = {
+            "choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": json.dumps(answer)}}]
+        }
+        content = json.dumps(told).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+
+def test_it_asks_a_language_model(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """With --analyser llm the model of the URL is asked, with the key of the file, by a worker."""
+    (tmp_path / "logs").mkdir()
+    key = tmp_path / "key"
+    key.write_text("nvapi-s3cret-0123456789\n")
+    key.chmod(0o644)
+    address = Address("127.0.0.1", free_ports(1))
+    log = tmp_path / "logs/a_cycle0.log"
+    answer = during(address, lambda client: judge(client, log, "the flux capacitor is empty\n"))
+    with HTTPServer(("127.0.0.1", 0), Model) as model:
+        serving = threading.Thread(target=model.serve_forever)
+        serving.start()
+        flags = [
+            "--listen", str(address), "--allowed-root", str(tmp_path / "logs"), "--state", str(tmp_path / "s"),
+            "--analyser", "llm", "--llm-base-url", f"http://127.0.0.1:{model.server_port}/v1", "--llm-model", "m",
+            "--llm-key-file", str(key), "--drain-min", "0", "--drain-quiet", "0",
+        ]  # fmt: skip
+        ended = CliRunner().invoke(main, ["attribution", "serve", *flags])
+        model.shutdown()
+        serving.join()
+    assert ended.exit_code == 0, ended.output
+    told = answer()
+    assert told["recommendation"]["action"] == "RESTART", told
+    assert "flux comes back" in told["recommendation"]["reason"]
+    assert Model.keys == ["Bearer nvapi-s3cret-0123456789"]
+    said = capfd.readouterr().err
+    assert "others than its owner can read the API key" in said
+    assert "s3cret" not in said + json.dumps(told)
+    assert (tmp_path / "s.tokens").exists()
 
 
 def test_it_judges_by_rules(tmp_path: Path) -> None:
