@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .contract import Artifact, Content
-from .judge import REPORTED, assess, is_ours, nodes_at_start
+from .judge import assess, is_ours, nodes_at_start, reporter, unasked
 from .level import FaultLevel
 from .levels import badness
 from .policy.assess import worse
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from slurm.node import Node
 
     from .contract import UnitId
+    from .judge import Reporter
     from .policy.assess import Assessment, Finding
     from .situation import Outcome, Override, Remembered, Situation
     from .unit import Unit
@@ -80,7 +81,7 @@ def explain_node(name: str, situation: Situation, outcome: Outcome) -> NodeStand
     node = situation.snapshot.nodes.get(name)
     if not told and node is not None:
         alone = situation.policy.assess(node, allocated=False, seen=outcome.seen, now=situation.now)
-        told = [worse(alone, (situation.reports or {}).get(name))]
+        told = [worse(alone, situation.reports.get(name))]
     return NodeStanding(name, node, max(told, key=badness, default=None), tuple(sorted(unit.id for unit in units)))
 
 
@@ -151,11 +152,8 @@ def _cures(
             f"the publisher of {writer.scope}{of_cluster} on {writer.host}, which wrote it, or its end"
         )
     sentences += [sentence for node in nodes for sentence in _cured_by(node, situation)]
-    if situation.reports is None and isinstance(published, Artifact):
-        reported = [fault.name for fault in published.nodes if fault.rule.startswith(REPORTED)]
-        if reported:
-            names = situation.snapshot.fold(reported)
-            sentences.append(f"a pass that asks NodeD (--noded-dir), which reported {names}")
+    if isinstance(published, Artifact):
+        sentences += _asked_again(published, situation)
     wanted = situation.policy.clear_after
     if wanted.passes > 1 or wanted.seconds:
         known = situation.memory.units.get(unit.id)
@@ -164,6 +162,19 @@ def _cures(
     elif not sentences:
         sentences.append("the next pass: every node of it is fit")
     return [*sentences, "or a requeue, or the job's end"]
+
+
+def _asked_again(published: Artifact, situation: Situation) -> list[str]:
+    """Name the sources that were not asked, and whose word is in the artifact."""
+    missed: dict[Reporter, list[str]] = {}
+    for fault in published.nodes:
+        who = unasked(fault.rule, situation)
+        if who is not None:
+            missed.setdefault(who, []).append(fault.name)
+    return [
+        f"a pass that is given {who.option}: {who.said} names {situation.snapshot.fold(names)}"
+        for who, names in missed.items()
+    ]
 
 
 def _so_far(known: Remembered | None) -> str:
@@ -201,7 +212,9 @@ def _of_finding(name: str, finding: Finding, situation: Situation) -> str:
         return "" if finding.waiting is None else f"{name} without {word} ({_waits(finding)})"
     if finding.rule is not None and finding.rule.reason is not None:
         return f"{name} without {word}, or without the reason that rule {finding.rule.name!r} looks for"
-    return f"{name} without {word}"
+    who = reporter(word)
+    ends = f": {who.ended_by}" if who is not None and who.ended_by else ""
+    return f"{name} without {word}{ends}"
 
 
 def _waits(finding: Finding) -> str:

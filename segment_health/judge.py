@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .contract import MAX_NODES, MAX_REASON, Artifact, Content, NodeFault
 from .level import FaultLevel
@@ -23,8 +23,32 @@ SHRUNK = "unit:shrunk"
 """The rule that names a node which the unit lost in mid-generation."""
 
 
-REPORTED = "noded:"
-"""How rules begin that name what NodeD reported: Slurm's word alone is no evidence against that."""
+class Reporter(NamedTuple):
+    """A source of faults beside Slurm, for a sentence: what it said, by which option it is asked, what ends it."""
+
+    said: str
+    option: str
+    ended_by: str = ""
+
+
+REPORTERS = {
+    "noded:": Reporter("NodeD's report", "--noded-dir"),
+    "attribution:": Reporter(
+        "a blame of attribution's", "--attribution-blame", "its age (--blame-max-age), or the removal of its file"
+    ),
+}
+"""How rules begin that name what another source reported: Slurm's word alone is no evidence against that."""
+
+
+def unasked(rule: str, situation: Situation) -> Reporter | None:
+    """Return who gave a fault this rule, if that is a source which was not asked this time."""
+    who = reporter(rule)
+    return None if who is None or f"{rule.partition(':')[0]}:" in situation.asked else who
+
+
+def reporter(rule: str) -> Reporter | None:
+    """Return which source beside Slurm names its rules so, None where it is Slurm or a rule of the policy."""
+    return REPORTERS.get(f"{rule.partition(':')[0]}:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +112,10 @@ def _faults(
             faults[name] = _fault(name, node, FaultLevel.SeparateFault, SHRUNK)
             continue
         assessment = assess(name, unit, situation, outcome.seen)
-        unasked = situation.reports is None and name in inherited and inherited[name].rule.startswith(REPORTED)
-        if assessment is None or not assessment.final or unasked:
+        missed = unasked(inherited[name].rule, situation) if name in inherited else None
+        if assessment is None or not assessment.final or missed:
             unclear.add(name)
-            _note(name, assessment, outcome, unasked=unasked)
+            _note(name, assessment, outcome, missed)
             if name in inherited:
                 faults[name] = inherited[name]
         if assessment is None or not assessment.level:
@@ -110,10 +134,10 @@ def assess(name: str, unit: Unit, situation: Situation, seen: Mapping[tuple[str,
         told = policy.assess(node, partitions=unit.partitions_of(name), seen=seen, now=situation.now)
     else:
         told = policy.assess(node)
-    return together(told, situation.reports.get(name) if situation.reports else None)
+    return together(told, situation.reports.get(name))
 
 
-def _note(name: str, assessment: Assessment | None, outcome: Outcome, *, unasked: bool) -> None:
+def _note(name: str, assessment: Assessment | None, outcome: Outcome, missed: Reporter | None) -> None:
     """Say why a node is neither fit nor surely faulty: a rule, a source that was not asked, or nobody knows."""
     for finding in () if assessment is None else assessment.findings:
         if finding.waiting is not None:
@@ -124,8 +148,8 @@ def _note(name: str, assessment: Assessment | None, outcome: Outcome, *, unasked
             continue
         outcome.unsettled[name] = told
         return
-    if unasked:
-        outcome.unsettled[name] = "NodeD's report excluded it, and --noded-dir is not given"
+    if missed is not None:
+        outcome.unsettled[name] = f"{missed.said} excluded it, and {missed.option} is not given"
     else:
         outcome.no_verdict.add(name)
 

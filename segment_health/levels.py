@@ -24,14 +24,14 @@ UNSEEN = Assessment(None, "node:unlisted", final=False)
 def levels(
     snapshot: Snapshot,
     policy: Policy,
-    reports: Mapping[str, Assessment] | None,
+    reports: Mapping[str, Assessment],
     seen: Mapping[tuple[str, str], int],
     now: int,
 ) -> dict[str, Assessment | None]:
     """Judge every node that Slurm lists or an allocation names; None where nobody knows anything of one.
 
     Where units of several partitions share a node and rules tell those apart, the worst counts. `reports` is what
-    another source says, `seen` since when a node shows a word (see Policy.first_seen), `now` the time.
+    other sources say, `seen` since when a node shows a word (see Policy.first_seen), `now` the time.
     """
     held = {name for allocation in snapshot.allocations for name in allocation.nodes}
     if policy.rules:
@@ -39,7 +39,7 @@ def levels(
     else:  # nothing but the state counts, and who holds a node does not
         judged = {name: policy.assess(node, allocated=name in held) for name, node in snapshot.nodes.items()}
     judged.update(dict.fromkeys(sorted(held - snapshot.nodes.keys())))
-    for name, told in reports.items() if reports else ():
+    for name, told in reports.items():
         if name in judged:
             judged[name] = together(judged[name], told)
     return judged

@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING
 
 from .atomic import host_name
 from .contract import Publisher
+from .policy.assess import Assessment, Finding, worse
+from .publication import Holder
 from .situation import Memory, Situation
 from .sources import SourceUnknown
+from .unit import unit_id_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from slurm.snapshot import Snapshot
 
     from .contract import UnitId
     from .ledger import Ledger
-    from .policy.assess import Assessment
-    from .publication import Publication, Reports
+    from .publication import Publication, Reporting, Reports
     from .scope import Scope
     from .situation import Override
     from .sources import Source
@@ -31,23 +33,25 @@ class Observation:
     """What was seen at `now` (seconds since the epoch, UTC); `remarks` are worth a person's look.
 
     `began` is when Slurm was first asked: what somebody else learned after that is newer than this. `publisher` is
-    who asked.
+    who asked, and `asked` names the sources beside Slurm, by how their rules begin: `reports` is what they say.
+    `failures` say which of these were silent.
     """
 
     snapshot: Snapshot
-    reports: Mapping[str, Assessment] | None
+    reports: Mapping[str, Assessment]
+    asked: frozenset[str]
     now: int
     remarks: list[str]
     began: int
     publisher: Publisher
+    failures: list[str] = field(default_factory=list)
 
 
 def observe(publication: Publication, source: Source, clock: Callable[[], float]) -> Observation:
     """Ask Slurm, and what else is asked. Raises SourceUnknown when the truth could not be learned."""
-    observation = ask(publication, source, clock)
-    if publication.reports is None:
-        return observation
-    return consult(observation, publication.reports.read(observation.snapshot.nodes.keys(), observation.now))
+    return consult(
+        ask(publication, source, clock), publication.reports, lambda one, nodes, now: one.read(nodes, now)
+    )
 
 
 def ask(publication: Publication, source: Source, clock: Callable[[], float]) -> Observation:
@@ -62,12 +66,61 @@ def ask(publication: Publication, source: Source, clock: Callable[[], float]) ->
     us = Publisher(
         publication.host or host_name(), os.getpid(), publication.version, snapshot.cluster, str(publication.scope)
     )
-    return Observation(snapshot, None, now, remarks, began, us)
+    return Observation(snapshot, {}, frozenset(), now, remarks, began, us)
 
 
-def consult(observation: Observation, told: Reports) -> Observation:
-    """Add what another source says of the same nodes."""
-    return replace(observation, reports=told.assessments, remarks=[*observation.remarks, *told.remarks])
+def consult(
+    observation: Observation,
+    sources: Sequence[Reporting],
+    read: Callable[[Reporting, Mapping[str, Collection[Holder]], int], Reports],
+) -> Observation:
+    """Add what other sources say of the same nodes; `read` asks one of them.
+
+    Raises SourceUnknown for an essential one that is silent.
+    """
+    nodes = _held(observation.snapshot) if sources else {}
+    for one in sources:
+        remarks, failures = list[str](), list[str]()
+        try:
+            told = read(one, nodes, observation.now)
+            said, remarks = told.assessments, told.remarks
+        except SourceUnknown as unknown:
+            if one.is_essential:
+                raise
+            said = dict.fromkeys(nodes, _silent(one.mark))
+            failures = [f"{unknown}; until it can, nothing is lifted, and what Slurm says excludes as ever"]
+        observation = replace(
+            observation,
+            reports={name: _worst(name, observation.reports, said) for name in (*observation.reports, *said)},
+            asked=observation.asked | {one.mark},
+            remarks=[*observation.remarks, *remarks],
+            failures=[*observation.failures, *failures],
+        )
+    return observation
+
+
+def _worst(name: str, *said: Mapping[str, Assessment]) -> Assessment:
+    first, second = (one.get(name) for one in said)
+    told = worse(first, second)
+    assert told is not None  # one of them names it
+    return told
+
+
+def _silent(mark: str) -> Assessment:
+    """Return what a node is worth of which a source would tell, and cannot."""
+    word = f"{mark}unread"
+    return Assessment(None, word, final=False, findings=(Finding(word, None, None),))
+
+
+def _held(snapshot: Snapshot) -> dict[str, set[Holder]]:
+    """Return who holds each node that Slurm lists."""
+    held: dict[str, set[Holder]] = {name: set() for name in snapshot.nodes}
+    for allocation in snapshot.allocations:
+        holder = Holder(unit_id_of(allocation).job_id, allocation.user_id)
+        for name in allocation.nodes:
+            if name in held:
+                held[name].add(holder)
+    return held
 
 
 def situate(
@@ -95,6 +148,7 @@ def situate(
         previous_host=before.previous_host,
         overrides=before.overrides,
         reports=observation.reports,
+        asked=observation.asked,
         adopt=publication.adopt,
         force=publication.force,
         precreate=publication.precreate,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -24,14 +24,29 @@ class Reports(Protocol):
         """What is worth a person's look."""
 
 
+class Holder(NamedTuple):
+    """A job that holds a node now: its id, an array's for all tasks, and its user's, as Slurm tells them."""
+
+    job_id: str
+    user_id: str
+
+
 class Reporting(Protocol):
     """A source of node faults beside Slurm; picklable, for it is read in a child process (see bounded)."""
 
     path: str
     """Where it is."""
 
-    def read(self, names: Collection[str], now: int) -> Reports:
-        """Return what it says of these nodes. Raises SourceUnknown when nobody can tell."""
+    @property
+    def mark(self) -> str:
+        """How its rules begin (see judge.REPORTERS)."""
+
+    @property
+    def is_essential(self) -> bool:
+        """Whether nothing is known while it is silent; else no node is fit then, and Slurm's faults count."""
+
+    def read(self, nodes: Mapping[str, Collection[Holder]], now: int) -> Reports:
+        """Return what it says of these nodes, each with who holds it. Raises SourceUnknown where it is silent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +77,7 @@ class Publication:
     adopt: bool = False
     dry_run: bool = False
     policy_error: str | None = None
-    reports: Reporting | None = None
+    reports: tuple[Reporting, ...] = ()
     force: bool = False
     guarded: bool = False
     storage_timeout: float = 60.0

@@ -49,9 +49,9 @@ class Pass:
 
     `policy`, `limit` (new exclusions at once) and `hold_passes` are those in force, for people. `remembered` says
     that the state is on disk. `remarks` are worth a person's look; `failures` are what could not be written beside
-    artifacts (heartbeat, state, history). `device` is the file system in which the directory is. `excluded` counts
-    the scope's units that are excluded now, by level, those by somebody else's hand as "foreign". `picture` is for
-    the status page, None where nobody asked for one.
+    artifacts (heartbeat, state, history), and what could not be read. `device` is the file system in which the
+    directory is. `excluded` counts the scope's units that are excluded now, by level, those by somebody else's
+    hand as "foreign". `picture` is for the status page, None where nobody asked for one.
     """
 
     cluster: str
@@ -109,7 +109,7 @@ def publish(observation: Observation, publication: Publication, clock: Callable[
             policy.hold_passes,
             outcome,
             remarks=[*observation.remarks, *remarks, *directory.remarks],
-            failures=failures,
+            failures=[*observation.failures, *failures],
             device=directory.device,
         )
         if publication.dry_run:

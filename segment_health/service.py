@@ -23,12 +23,12 @@ from .sources import SourceUnknown
 from .store import open_decisions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping
     from typing import TypeVar
 
     from .memory import Heartbeat
     from .observe import Observation
-    from .publication import Publication, Reporting, Reports
+    from .publication import Holder, Publication, Reporting, Reports
     from .publish import Pass
     from .reload import PolicyFile
     from .scope import Scope
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 _WRITE_SECONDS = 5.0
 """How long a pass waits for what is left of a killed publisher to end its writing."""
+_SHARE = 0.25
+"""The part of the time for storage that a source may take without which a pass goes on, and is not too late."""
 PASS_SECONDS = 60.0
 """How long a loop's pass waits for another one of its scope, a single one by cron or by hand."""
 
@@ -143,8 +145,7 @@ class Service:
         with self._alone(wait):
             observation = ask(publication, self._plan.source, self._clock)
             self._cluster = observation.snapshot.cluster
-            if publication.reports is not None:
-                observation = self._consult(observation, publication.reports)
+            observation = consult(observation, publication.reports, self._read)
             done = self._touch(lambda: self._write(observation), also=_WRITE_SECONDS)
         self._plan.publication = replace(self._plan.publication, device=done.device)
         if publication.portray:
@@ -163,19 +164,25 @@ class Service:
         where = (plan.lock_directory or plan.publication.directory, plan.lock_name, str(plan.publication.scope))
         return lock.hold(what, *where, os.environ, wait=wait)
 
-    def _consult(self, observation: Observation, reporting: Reporting) -> Observation:
-        """Read reports beside Slurm's answer; what their reader learned is kept, as if it had been read here."""
+    def _read(self, one: Reporting, nodes: Mapping[str, Collection[Holder]], now: int) -> Reports:
+        """Ask a source beside Slurm, in a child; what it learned is kept, as if it had been read here.
+
+        The pass goes on without one that is not essential, so that one may have a part of the time only. Raises
+        SourceUnknown.
+        """
         publication = self._plan.publication
+        seconds = publication.storage_timeout * (1 if one.is_essential else _SHARE)
 
         def work() -> tuple[Reports, Reporting]:
-            return reporting.read(observation.snapshot.nodes.keys(), observation.now), reporting
+            return one.read(nodes, now), one
 
         try:
-            told, reporting = bounded(work, publication.storage_timeout, reporting.path)
+            told, learned = bounded(work, seconds, one.path)
         except OSError as error:
             raise SourceUnknown(error.strerror) from error
-        self._plan.publication = replace(publication, reports=reporting)
-        return consult(observation, told)
+        kept = tuple(learned if before is one else before for before in publication.reports)
+        self._plan.publication = replace(publication, reports=kept)
+        return told
 
     def _write(self, observation: Observation) -> Pass:
         """Publish, in a child: alone, unless nothing is written."""

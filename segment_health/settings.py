@@ -74,6 +74,12 @@ class Settings(BaseModel):
     """Seconds after which a report of NodeD is stale: it writes anew every 1800. What is stale decides nothing."""
     noded_unknown_level: Literal["NotHandleFault", "PreSeparateFault", "SeparateFault"] = "PreSeparateFault"
     """The level of a fault code that NodeD's configuration does not list."""
+    attribution_blame: Annotated[str, AfterValidator(values.absolute)] | None = None
+    """Directory in which an attribution service leaves what logs say against nodes: one more source of faults."""
+    blame_max_age: Annotated[float, Field(ge=60, le=31536000)] = 86400.0
+    """Seconds for which a blame counts; then the node is what Slurm says again."""
+    blame_jobs: Annotated[int, Field(ge=1, le=1000)] = 2
+    """Jobs whose logs blame a node before that counts for others than those jobs themselves."""
     storage_timeout: Annotated[float, Field(ge=1, le=3600)] = 60.0
     """Seconds that shared storage may take: for all that a pass reads and writes there, and for each file that is
     read. A server that fails over is back within some tens of seconds; what hangs, a child process waits for."""

@@ -117,10 +117,10 @@ class Situation:
     `published` holds the non-empty artifacts of the directory, every scope's, and `empty` those of no bytes, and
     whether they are our user's. `living` names the (cluster, scope) pairs whose publishers are alive; None is not
     known, so nobody counts as dead. `previous_pass` is when the scope's last complete pass was, `previous_asked`
-    when that began to ask and `previous_host` where; None if nobody knows of one. `reports` is what another source
-    than Slurm says of nodes, by name; None if no other was asked. `adopt` takes foreign artifacts for our own;
-    `precreate` leaves an empty artifact for units that have none; `force` publishes whatever the number of new
-    exclusions.
+    when that began to ask and `previous_host` where; None if nobody knows of one. `reports` is what other sources
+    than Slurm say of nodes, by name, and `asked` which those are, by how their rules begin. `adopt` takes foreign
+    artifacts for our own; `precreate` leaves an empty artifact for units that have none; `force` publishes
+    whatever the number of new exclusions.
     """
 
     snapshot: Snapshot
@@ -136,7 +136,8 @@ class Situation:
     previous_asked: int | None = None
     previous_host: str | None = None
     overrides: Mapping[UnitId, Override] = field(default_factory=dict)
-    reports: Mapping[str, Assessment] | None = None
+    reports: Mapping[str, Assessment] = field(default_factory=dict)
+    asked: frozenset[str] = frozenset()
     adopt: bool = False
     force: bool = False
     precreate: bool = False

@@ -24,6 +24,7 @@ ATTRIBUTION, MANAGED = "segment_health/attribution", "tests/attribution/test_man
 WIRE, CLIENT = "tests/attribution/test_wire.py", "tests/attribution/test_client.py"
 ANALYSIS, POLLER = "tests/attribution/test_analysis.py", "tests/attribution/test_poller.py"
 LLM, LLM_TESTS = "segment_health/attribution/analysers/llm", "tests/attribution/analysers/llm"
+BLAME, BLAMES = f"{ATTRIBUTION}/blame", "tests/attribution/blame"
 NVHCD, NVHCD_TESTS = "segment_health/checks/nvhcd", "tests/checks/nvhcd"
 
 
@@ -1445,6 +1446,69 @@ MUTANTS = [
         "if wire.base_url(endpoint) is None:",
         "if False:",
         (POLLER,),
+    ),
+    Mutant(
+        "one job's blame counts for everybody",
+        f"{BLAME}/grade.py",
+        "if len(jobs) >= bar.jobs or",
+        "if jobs or",
+        (f"{BLAMES}/test_grade.py",),
+    ),
+    Mutant(
+        "a stranger's log speaks for a job",
+        f"{BLAME}/grade.py",
+        'and (blame.owner in {None, 0} or holder.user_id in {"", str(blame.owner)})',
+        "",
+        (f"{BLAMES}/test_grade.py", f"{BLAMES}/test_publish.py"),
+    ),
+    Mutant(
+        "a blame never ends",
+        f"{BLAME}/grade.py",
+        "if now - blame.time <= bar.max_age]",
+        "]",
+        (f"{BLAMES}/test_grade.py",),
+    ),
+    Mutant(
+        "a damaged blame is none",
+        f"{BLAME}/directory.py",
+        "        for node in troubles:\n",
+        "        for node in ():\n",
+        (f"{BLAMES}/test_directory.py",),
+    ),
+    Mutant(
+        "an empty mount point blames nobody",
+        f"{BLAME}/directory.py",
+        "    if record.MARKER not in names:\n",
+        "    if False:\n",
+        (f"{BLAMES}/test_directory.py",),
+    ),
+    Mutant(
+        "a source that is silent is health",
+        "segment_health/observe.py",
+        "            said = dict.fromkeys(nodes, _silent(one.mark))\n",
+        "            said = {}\n",
+        (f"{BLAMES}/test_publish.py",),
+    ),
+    Mutant(
+        "a pass that is not told of blames lifts them",
+        "segment_health/judge.py",
+        "    return None if who is None or f",
+        "    return None if who is None or True or f",
+        (f"{BLAMES}/test_publish.py",),
+    ),
+    Mutant(
+        "a language model is believed against a node",
+        f"{ATTRIBUTION}/service/blame.py",
+        '    if finding.source.partition("+")[0] != BELIEVED:',
+        "    if False:",
+        ("tests/attribution/service/test_blame.py",),
+    ),
+    Mutant(
+        "a log may blame however many nodes",
+        f"{ATTRIBUTION}/service/blame.py",
+        "    if len(nodes) > MAX_NODES:\n",
+        "    if False:\n",
+        ("tests/attribution/service/test_blame.py",),
     ),
 ]
 

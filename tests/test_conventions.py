@@ -135,6 +135,7 @@ def test_its_help_is_data(words: tuple[str, ...], command: click.Command) -> Non
         ("preflight", "--ft-cfg", "/no/such"),
         ("preflight", "--", "/no/such"),
         ("attribution", "watch"),
+        ("attribution", "analyse", "/no/such"),
         ("attribution", "stopped", "--state-dir", "relative"),
         ("builtin", "paths", "--config", "/no/such"),
         ("clear", "--dir", "/no/such", "123", "--reason", "x"),

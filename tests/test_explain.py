@@ -242,7 +242,7 @@ def test_what_nodes_report_is_not_forgotten(site: Site) -> None:
     site.cluster.set_node("n4", "ALLOCATED")
     unit = site.unit()
     assert unit["next_pass"] == "nothing"
-    assert unit["lifted_by"][0] == "a pass that asks NodeD (--noded-dir), which reported n4"
+    assert unit["lifted_by"][0] == "a pass that is given --noded-dir: NodeD's report names n4"
 
 
 def test_a_task_with_its_arrays_number_is_named_alone(site: Site) -> None:

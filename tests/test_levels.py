@@ -38,7 +38,7 @@ POLICIES = {"no rule": Policy(), "rules": policy_of(BY_PARTITION)}
 
 def shown(cluster: FakeCluster, policy: Policy, **further: object) -> dict[str, str | None]:
     """Name the level of each node; None where there is no verdict."""
-    facts = {"reports": None, "seen": {}, "now": NOW, **further}
+    facts = {"reports": {}, "seen": {}, "now": NOW, **further}
     told = levels(cluster.snapshot(), policy, **facts)  # type: ignore[arg-type]  # by name
     return {
         name: None if assessment is None or assessment.level is None else assessment.level.name

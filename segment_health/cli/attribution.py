@@ -32,7 +32,7 @@ _MOMENT_SECONDS = 5.0
 """How much longer than its start-up time a service of the job's own may take, and how long its end."""
 
 
-_ELSEWHERE = {"serve": "attribution_service.serve"}
+_ELSEWHERE = {"analyse": "attribution_analyse.analyse", "serve": "attribution_service.serve"}
 """Commands in modules of their own."""
 
 

@@ -93,6 +93,7 @@ def _within(least: float, most: float) -> Callable[[click.Context, click.Paramet
 @click.option(
     "--export-url", metavar="URL", envvar="NVRX_ATTRSVC_EXPORT_URL", help="Where findings are posted. [nowhere]"
 )
+@click.option("--blame-dir", metavar="DIR", help="Leave there what logs say against nodes.  [default: off]")
 @_count(4, "Analyses at a time.", "--workers", most=64)
 @_count(2000, "Logs that may wait to be judged.", "--max-queued")
 @_count(3000, "Findings that are kept.", "--keep")
@@ -130,7 +131,8 @@ def serve(*, listen: str, allowed_root: str, state: str, log_format: str, log_le
     log = ServiceLog(log_format, time.time)
     log.least = log_level
     address = _address(listen)
-    for flag, path in (("--allowed-root", allowed_root), ("--state", state)):
+    blame = told["blame_dir"] or ""
+    for flag, path in (("--allowed-root", allowed_root), ("--state", state), ("--blame-dir", blame or "/")):
         if not os.path.isabs(path):
             raise Failure(f"{flag}: not an absolute path: {path[:80]!a}", USAGE)
     patience = Patience(told["drain_min"], told["drain_quiet"], told["drain_max"])
@@ -144,6 +146,7 @@ def serve(*, listen: str, allowed_root: str, state: str, log_format: str, log_le
         per_minute=PerMinute(told["rate_submit"], told["rate_ask"], told["rate_preview"]),
         export=Destination(told["export_url"]) if told["export_url"] else None,
         limits=Limits(told["max_queued"], told["analysis_timeout"], patience),
+        blame=blame,
     )
     if not address.path and not address.is_loopback:
         log.say(

@@ -17,10 +17,10 @@ SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _FOLDED_FROM = 24
 """A command with more options than these shows those that few need by name alone."""
 _RARE = {
-    "adopt", "allow_shared_dir", "clear_after", "cluster", "format_", "hold_passes", "jobs_from", "log_format",
-    "max_new_exclusions", "noded_dir", "noded_max_age", "noded_unknown_level", "nodes_from", "on_separate",
-    "precreate", "publish_at", "refresh_token_file", "rest_jwt_file", "rest_url", "slurm_bin_dir", "slurm_conf",
-    "stale_after", "storage_timeout", "timeout",
+    "adopt", "allow_shared_dir", "attribution_blame", "blame_jobs", "blame_max_age", "clear_after", "cluster",
+    "format_", "hold_passes", "jobs_from", "log_format", "max_new_exclusions", "noded_dir", "noded_max_age",
+    "noded_unknown_level", "nodes_from", "on_separate", "precreate", "publish_at", "refresh_token_file",
+    "rest_jwt_file", "rest_url", "slurm_bin_dir", "slurm_conf", "stale_after", "storage_timeout", "timeout",
 }  # fmt: skip
 _ALL = f"{__name__}.all"
 """In a context where every option is to be explained."""

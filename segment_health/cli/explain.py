@@ -78,6 +78,7 @@ def explain(*, what: str, config: str | None, format_: str, **flags: Any) -> Non
             raise Failure(
                 f"Slurm's state is unknown, so nothing can be explained: {unknown}", UNKNOWN
             ) from unknown
+    observation.remarks.extend(observation.failures)
     try:
         document, observation.remarks[:] = bounded(
             lambda: (_explained(what, publication, observation), observation.remarks),
@@ -206,7 +207,7 @@ class _Views:
             us = Publisher("", 0, __version__, snapshot.cluster, name)
             situation = Situation(
                 snapshot, {}, Memory(), publication.scope, publication.policy, us, observation.now,
-                observation.began, reports=observation.reports,
+                observation.began, reports=observation.reports, asked=observation.asked,
             )  # fmt: skip
         else:
             ledger = self._directory.ledger(snapshot.cluster, str(publication.scope))

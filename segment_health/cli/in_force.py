@@ -1,4 +1,4 @@
-"""What nodes are judged by: the policy, and NodeD's reports. The options of every command that judges."""
+"""What nodes are judged by: the policy, and sources beside Slurm. The options of every command that judges."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from segment_health.noded.directory import NodeReports
     from segment_health.policy.assess import Policy
+    from segment_health.publication import Reporting
     from segment_health.settings import Settings
 
     Command = TypeVar("Command", bound=Callable[..., Any])
@@ -30,6 +31,9 @@ _REPORT_OPTIONS = (
     click.option(
         "--noded-unknown-level", metavar="LEVEL", help="Of a code in no list.  [default: PreSeparateFault]"
     ),
+    click.option("--attribution-blame", metavar="DIR", help="What logs say against nodes, another such source."),
+    click.option("--blame-max-age", metavar="SECONDS", help="How long that counts.  [default: 86400]"),
+    click.option("--blame-jobs", metavar="N", help="Jobs that make it count for others too.  [default: 2]"),
 )
 
 
@@ -44,7 +48,7 @@ def policy_options(command: Command) -> Command:
 
 
 def report_options(command: Command) -> Command:
-    """Add the options of NodeD's reports to a command; their values are settings."""
+    """Add the options of sources beside Slurm to a command; their values are settings."""
     return _with(_REPORT_OPTIONS, command)
 
 
@@ -79,17 +83,40 @@ def policy(told: Settings, content: bytes | None = None) -> Policy:
     return replace(found, **instead) if instead else found
 
 
-def reports(told: Settings) -> NodeReports | None:
-    """Return where NodeD's reports are read, None where nobody asked for them. Raises ConfigurationError."""
-    if told.noded_dir is None:
-        return None
+def reports(told: Settings) -> tuple[Reporting, ...]:
+    """Return the sources beside Slurm that somebody asked for. Raises ConfigurationError and SettingsError."""
+    found: list[Reporting] = []
+    if told.noded_dir is not None:
+        found.append(_noded(told, told.noded_dir))
+    if told.attribution_blame is not None:
+        found.append(_blames(told, told.attribution_blame))
+    return tuple(found)
+
+
+def _blames(told: Settings, path: str) -> Reporting:
+    from segment_health.attribution.blame.directory import Blames  # noqa: PLC0415 - each command loads what it needs
+    from segment_health.attribution.blame.grade import Bar  # noqa: PLC0415
+    from segment_health.bounded import bounded  # noqa: PLC0415
+    from segment_health.settings import SettingsError  # noqa: PLC0415
+
+    found = Blames(path, Bar(int(told.blame_max_age), told.blame_jobs))
+    try:
+        bounded(found.check, told.storage_timeout, path)
+    except PermissionError as error:
+        raise SettingsError(f"--attribution-blame: {error.strerror}") from error
+    except OSError:
+        pass  # a pass says so, and the next one may have it
+    return found
+
+
+def _noded(told: Settings, path: str) -> NodeReports:
     from segment_health.bounded import bounded  # noqa: PLC0415
     from segment_health.level import FaultLevel  # noqa: PLC0415
     from segment_health.noded.directory import NodeReports  # noqa: PLC0415
     from segment_health.sources import SourceUnknown  # noqa: PLC0415
 
     max_age = None if told.noded_max_age == "never" else int(told.noded_max_age)
-    found = NodeReports(told.noded_dir, max_age, FaultLevel[told.noded_unknown_level])
+    found = NodeReports(path, max_age, FaultLevel[told.noded_unknown_level])
 
     def checked() -> NodeReports:
         with contextlib.suppress(
@@ -99,6 +126,6 @@ def reports(told: Settings) -> NodeReports | None:
         return found
 
     try:
-        return bounded(checked, told.storage_timeout, told.noded_dir)
+        return bounded(checked, told.storage_timeout, path)
     except TimeoutError:
         return found

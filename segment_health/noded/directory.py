@@ -66,6 +66,9 @@ class NodeReports:
     every 30 minutes only. `unknown_level` is the least for fault codes in no list (see grade).
     """
 
+    mark = "noded:"
+    is_essential = True
+
     def __init__(
         self, path: str, max_age: int | None, unknown_level: FaultLevel = FaultLevel.PreSeparateFault
     ) -> None:

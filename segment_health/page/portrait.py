@@ -71,6 +71,7 @@ def imagined(observation: Observation, publication: Publication) -> Picture:
         observation.now,
         observation.began,
         reports=observation.reports,
+        asked=observation.asked,
         force=True,
     )
     outcome = decide(situation)

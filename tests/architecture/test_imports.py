@@ -25,6 +25,10 @@ BREACHES = {
         "segment_health/attribution/analysers/llm/prompt.py",
         "import segment_health.attribution.analysers.llm.answer",
     ),
+    "blame-layers": (
+        "segment_health/attribution/blame/record.py",
+        "import segment_health.attribution.blame.directory",
+    ),
     "attribution-service-layers": (
         "segment_health/attribution/service/quiet.py",
         "import segment_health.attribution.service.server",

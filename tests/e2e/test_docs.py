@@ -250,6 +250,15 @@ except UnhealthyNodeException as error:
 
 
 @pytest.mark.slurm
+def test_how_a_log_is_judged(cluster: Sandbox, tmp_path: Path) -> None:
+    """What the page shows says what the page says of it."""
+    code = "\n".join(blocks(ROOT / "docs/attribution-analysers.md", "bash"))
+    output = run(localised(code, tmp_path), cluster, tmp_path)
+    assert "train_cycle0.log: RESTART (node-failure)" in output
+    assert "  blamed: n042\n" in output
+
+
+@pytest.mark.slurm
 def test_attribution_beside_a_launcher(cluster: Sandbox, tmp_path: Path) -> None:
     """Nobody listens at the page's endpoint: the launcher runs all the same, and that is all there is to see."""
     code = "\n".join(blocks(ROOT / "docs/attribution-watch.md", "bash"))

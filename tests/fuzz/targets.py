@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from segment_health import consumer, contract, history, memory, scope, settings, toml
+from segment_health.attribution.blame import record as blame
 from segment_health.cli.history import json_line, text_line
 from segment_health.level import FaultLevel
 from segment_health.noded import config as noded_config
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from slurm.job import Allocation
 
 DATA = Path(__file__).parent.parent / "data"
+BLAMED = "n1@0123456789abcdef.blame"
 KEPT = {*NodeRow.model_fields, *JobRow.model_fields, *rows.NodeRow.model_fields, *rows.JobRow.model_fields}
 GARBLED = (ValueError, KeyError, TypeError, RecursionError)
 """What the readers of our own files raise, and who calls them catches."""
@@ -595,6 +597,21 @@ def _environment(data: bytes) -> None:
 # --- NodeD -------------------------------------------------------------------------------------------------
 
 
+@target("blame")
+def _blame(data: bytes) -> None:
+    try:
+        told = blame.decode(data, BLAMED)
+    except ValueError as error:
+        must_be_a_sentence(error)
+        return
+    assert told.node == blame.node_of(BLAMED)
+    assert told.level in blame.LEVELS
+    assert all(text.isprintable() for text in (told.log, *(line.text for line in told.evidence)))
+    again = blame.encode(told)
+    assert len(again) <= blame.MAX_BYTES
+    assert blame.decode(again, told.name).name == told.name
+
+
 @target("noded")
 def _noded(data: bytes) -> None:
     with suppress(ValueError):
@@ -657,6 +674,8 @@ CORPUS: dict[str, tuple[str | bytes, ...]] = {
     "environment": (
         b"SLURM_PROCID=0\nSLURM_ARRAY_JOB_ID=1\nSLURM_ARRAY_TASK_ID=7\nSEGMENT_HEALTH_DIR=/x\nTZ=\xff\nSLURM_CONF=/y",
         b"NVRX_SEGMENT_HEALTH_CHECK_DIR=\xff/\nSLURM_PROCID=0\nSLURM_JOB_ID=1\nSEGMENT_HEALTH_INTERVAL=1e9\nSEGMENT_HEALTH_ALL=1"),
+    "blame": ((b'{"schema":1,"node":"n1","category":"cuda-ecc","level":"PreSeparateFault","job_id":"7","cycle":3,'
+        b'"time":"2026-11-30T20:00:00+00:00","log":"a","owner":0,"evidence":[{"line":1,"text":"x"}]}'),),
     "noded": (
         report.encode(report.Report((report.Device("NPU", 3, ("28000037",), "SeparateFault"),), "UnHealthy")),
         b'{"NodeInfo":{"FaultDevList":null,"NodeStatus":"Healthy"},"CheckCode":"x"}',

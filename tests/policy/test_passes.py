@@ -361,6 +361,9 @@ class Told:
     def __init__(self, **assessments: Assessment) -> None:
         self.assessments = assessments
         self.remarks = ["a remark"]
+        self.path = "/noded"
+        self.mark = "noded:"
+        self.is_essential = True
 
     def read(self, _names: object, _now: int) -> Told:
         """Say it."""
@@ -372,17 +375,17 @@ def test_another_source_adds_faults_and_takes_none_away(site: Site) -> None:
     site.cluster.set_node("n5", "DOWN")
     bad = Assessment(_PRE, "noded:0000001D")
     fit = Assessment(_OK, "noded:0300000D")
-    assert site.after(0, reports=Told(n4=bad, n5=fit)) == ["exclude 7", "exclude 8"]
+    assert site.after(0, reports=(Told(n4=bad, n5=fit),)) == ["exclude 7", "exclude 8"]
     site.cluster.set_node("n5", "ALLOCATED")
     unsure = Assessment(None, "noded:stale", final=False)
-    assert site.after(300, reports=Told(n4=unsure, n8=unsure)) == ["clear 8"]
+    assert site.after(300, reports=(Told(n4=unsure, n8=unsure),)) == ["clear 8"]
     assert [site.excluded(job) for job in "789"] == [True, False, False]
-    assert site.after(300, reports=Told()) == ["clear 7"]
+    assert site.after(300, reports=(Told(),)) == ["clear 7"]
 
 
 def test_a_pass_that_does_not_ask_the_other_source_lifts_nothing_of_its(site: Site) -> None:
     """Slurm alone is no evidence against what NodeD reported."""
-    assert site.after(0, reports=Told(n4=Assessment(_PRE, "noded:0000001D"))) == ["exclude 7"]
+    assert site.after(0, reports=(Told(n4=Assessment(_PRE, "noded:0000001D")),)) == ["exclude 7"]
     done = site.publish()
     assert (done.changes, list(done.outcome.unsettled)) == ([], ["n4"])
     site.cluster.set_node("n4", "DOWN")

@@ -6,13 +6,13 @@ leads to it, and where whoever raised it did not go on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from .expression import Expression, any_of
 from .kind import Kind, Role
 from .spoken import Spoken, spoken
-from .steps import is_training, step_of
+from .steps import bar_of, is_training, resumed_at, step_of
 from .table import KINDS, MARKS
 
 if TYPE_CHECKING:
@@ -28,25 +28,31 @@ _GOES_ON = Expression(
 _SAYS_SO = Expression(
     r"(?i)\bretrying|will retry|\bignor(?:ed|ing)|\bskipp(?:ed|ing)|fall(?:s|ing)? ?back|non-fatal"
 )
+_WORLD = Expression(r"(?i)\bworld[_ -]?size['\"]?[ :=.]{1,40}(\d{1,7})\b")
+_FILE = Expression(r"\s*File \"([^\"]+)\", line \d")
 _REPLACED = "During handling of the above exception"
-_QUOTES = Expression(
-    r"(?i)\W{0,12}(?:.{0,40}\b)?(?:previous|earlier|last|other|another|preceding)\b.{0,30}\b(?:job|run|attempt|cycle|task)"
-    r"\b.{0,60}(?:\blogs?\b|stderr|stdout|output|tail|errors?|failures?|ended|died|report|post-?mortem)"
+_OF_ANOTHER = Expression(
+    r"(?i)\b(?:previous|earlier|last|other|another|preceding|parent)\b(?: \w+){0,2} (?:job|run|attempt|cycle|task)"
 )
-_RULE = Expression(r"\s*[=\-*#_~<>]{3,}|.*[=\-*#_~<>]{3,}\s*$|.*:\s*$")
+_ITS_WORDS = Expression(
+    r"(?i)\blogs?\b|stderr|stdout|output|tail|errors?\b|failure|ended|died|report|post-?mortem"
+)
+_RULE = Expression(r"\s*[=\-*#_~<>]{3,}|.*[=\-*#_~<>]{3,}\s*$")
 _QUOTE_ENDS = Expression(r"(?i)\W{0,12}(?:end|</|eof)\b|[=\-*#_~<>]{5,}\s*$")
 _MAX_QUOTE = 400
 """Lines of a quotation; what goes on for longer is none."""
 _SUMMARY = Expression(
     r"[=\-*#_~<>^~ ]{3,}$|\[\d{1,6}\]:$|(?:Other )?Failures:|Root Cause|\s*<NO_OTHER_FAILURES>|\S+ FAILED$"
     r"|During handling of|The above exception|Traceback \(most recent|For debugging consider|Compile with `TORCH"
-    r"|CUDA kernel errors might|usage: |Search for `cuda|If you suspect|wandb: |\[W\d|.*destroy_process_group"
+    r"|CUDA kernel errors might|usage: |Search for `cuda|If you suspect|wandb: "
+    r"|.*(?:TCPStore|destroy_process_group)"
+    r"|slurmstepd: |srun: "
 )
 _FOLLOWING = 3
 """Lines behind an exception that may say that somebody went on."""
 _GONE_ON = 3
 """Usual lines of a rank behind its exception, of which one that ended says none."""
-_GONE_ON_UNLABELLED = 20
+_GONE_ON_UNLABELLED = 5
 """The same where nobody says who speaks, and the others may still do so."""
 
 
@@ -54,7 +60,7 @@ _GONE_ON_UNLABELLED = 20
 class Event:
     """A message of failure: where it is among the lines, of what kind it is, who says it, whom it names.
 
-    `is_over`: the one who said it went on, or it was replaced by another.
+    `path` is the last file that its traceback names. `is_over`: who said it went on, or another replaced it.
     """
 
     index: int
@@ -63,7 +69,15 @@ class Event:
     said: Spoken
     named: str | None = None
     peer: str | None = None
+    path: str = ""
     is_over: bool = False
+
+
+class Speaker(NamedTuple):
+    """Who says a line, as far as it tells."""
+
+    rank: str | None
+    host: str | None
 
 
 @dataclass(slots=True)
@@ -72,7 +86,15 @@ class Account:
 
     events: list[Event] = field(default_factory=list)
     steps: list[tuple[int, int]] = field(default_factory=list)
-    ranks: set[str] = field(default_factory=set)
+    speakers: set[Speaker] = field(default_factory=set)
+    usual: list[int] = field(default_factory=list)
+    """Where lines are that belong to no failure, and to no end."""
+    longest_bar: int = 0
+    """Of how many steps the longest progress bar is."""
+    world: str = ""
+    """How many ranks there are, as it is printed."""
+    resumed: int | None = None
+    """The step of the checkpoint that was gone on from."""
     has_trained: bool = False
     """Whether something in it only a training prints, be its steps legible or not."""
     has_loose_quote: bool = False
@@ -80,8 +102,14 @@ class Account:
 
     @property
     def step(self) -> int | None:
-        """The last step that it tells."""
-        return self.steps[-1][1] if self.steps else None
+        """The last step that it tells, counted from the beginning of the job.
+
+        A step before that of the checkpoint was counted from there.
+        """
+        if not self.steps:
+            return None
+        step = self.steps[-1][1]
+        return step + self.resumed if self.resumed is not None and step < self.resumed else step
 
     def survived(self, event: Event) -> bool:
         """Tell whether the training got on after an event: at least two steps that it had not told before.
@@ -105,25 +133,42 @@ def kind_of(text: str) -> Kind | None:
 def account_of(lines: Sequence[Line]) -> Account:
     """Go through the lines of a log."""
     told = [spoken(line.text) for line in lines]
-    account = Account(ranks={said.rank for said in told if said.rank is not None})
+    account = Account(speakers={Speaker(said.rank, said.host) for said in told})
     quoted = _quoted(told, account)
     before: dict[str | None, str] = {}
+    paths: dict[str | None, str] = {}
     for index, (line, said) in enumerate(zip(lines, told, strict=True)):
-        if index not in quoted:
-            if (step := step_of(said.text)) is not None:
-                account.steps.append((index, step))
-            account.has_trained = account.has_trained or step is not None or is_training(said.text)
-            event = _event_of(index, line, said, before.get(said.rank, ""))
-            if event is not None:
-                account.events.append(event)
-        if said.text.strip():
-            before[said.rank] = said.text
+        text = said.text
+        if index in quoted or not text.strip():
+            continue
+        if (step := step_of(text)) is not None and (
+            bar := bar_of(text) or account.longest_bar
+        ) >= account.longest_bar:
+            account.longest_bar = bar
+            account.steps.append((index, step))
+        account.has_trained = account.has_trained or step is not None or is_training(text)
+        if (file := _FILE.match(text)) is not None:
+            paths[said.rank] = file[1]
+        event = _event_of(index, line, said, before.get(said.rank, ""), paths.get(said.rank, ""))
+        if event is not None:
+            account.events.append(event)
+        elif text[0] not in " \t" and not _SUMMARY.begins(text):
+            account.usual.append(index)
+        before[said.rank] = text
+        _note_surroundings(account, text)
     found = {event.index for event in account.events}
     account.events = [_with_what_follows(event, told, found) for event in account.events]
     return account
 
 
-def _event_of(index: int, line: Line, said: Spoken, before: str) -> Event | None:
+def _note_surroundings(account: Account, text: str) -> None:
+    if not account.world and (world := _WORLD.search(text)) is not None:
+        account.world = world[1]
+    if not account.steps and (resumed := resumed_at(text)) is not None:
+        account.resumed = resumed
+
+
+def _event_of(index: int, line: Line, said: Spoken, before: str, path: str) -> Event | None:
     kind = kind_of(said.text)
     if kind is None or (said.is_quiet and kind.role is not Role.LOST):
         return None
@@ -132,7 +177,7 @@ def _event_of(index: int, line: Line, said: Spoken, before: str) -> Event | None
     match = kind.message.match(said.text)
     groups = {} if match is None else match.groupdict()
     is_over = kind.role is not Role.LOST and _SAYS_SO.finds(said.text)
-    return Event(index, line, kind, said, groups.get("node"), groups.get("peer"), is_over)
+    return Event(index, line, kind, said, groups.get("node"), groups.get("peer"), path, is_over)
 
 
 def _with_what_follows(event: Event, told: Sequence[Spoken], found: set[int]) -> Event:
@@ -159,7 +204,7 @@ def _with_what_follows(event: Event, told: Sequence[Spoken], found: set[int]) ->
 
 
 def _over(event: Event) -> Event:
-    return Event(event.index, event.line, event.kind, event.said, event.named, event.peer, is_over=True)
+    return replace(event, is_over=True)
 
 
 def _quoted(told: Sequence[Spoken], account: Account) -> set[int]:
@@ -173,7 +218,13 @@ def _quoted(told: Sequence[Spoken], account: Account) -> set[int]:
                 begin = None
             elif index - begin > _MAX_QUOTE:
                 account.has_loose_quote, begin = True, None
-        elif _QUOTES.begins(said.text) and _RULE.begins(said.text) and not _QUOTE_ENDS.begins(said.text):
+        elif _announces_a_quotation(said.text):
             begin = index
     account.has_loose_quote = account.has_loose_quote or begin is not None
     return quoted
+
+
+def _announces_a_quotation(text: str) -> bool:
+    return (
+        _RULE.begins(text) and _OF_ANOTHER.finds(text) and _ITS_WORDS.finds(text) and not _QUOTE_ENDS.begins(text)
+    )

@@ -24,16 +24,19 @@ def settle(finding: Finding, earlier: Sequence[Finding]) -> Finding:
 
     A step beyond that of the cycle before is a RESTART, whatever failed. The same failure at the same step in so
     many consecutive cycles as the table wants is a STOP. Two failures are the same where their signatures are
-    (an empty one is like none), and the nodes too where hardware is to blame.
+    (an empty one is like none), and the nodes too where hardware is to blame. Where an earlier cycle got further
+    it takes one more.
     """
     if not earlier:
         return finding
     last = earlier[-1]
-    if finding.step is not None and finding.step > (-1 if last.step is None else last.step):
+    if _place(finding) > _place(last):
         got_on = "no step" if last.step is None else f"step {last.step}"
         reason = f"{finding.reason}; but the job got on, from {got_on} to step {finding.step}"
         return replace(finding, action=Action.RESTART, reason=reason)
     wanted = _repeats_of(finding)
+    if wanted is not None and any(_place(before) > _place(finding) for before in earlier):
+        wanted += 1  # it got further once
     if wanted is None or wanted > len(earlier) + 1:
         return finding
     if not all(_are_alike(finding, before) for before in earlier[len(earlier) + 1 - wanted :]):
@@ -45,14 +48,17 @@ def settle(finding: Finding, earlier: Sequence[Finding]) -> Finding:
     )
 
 
+def _place(finding: Finding) -> int:
+    """Return how far a cycle came; before the first step is less than any."""
+    return -1 if finding.step is None else finding.step
+
+
 def _repeats_of(finding: Finding) -> int | None:
     """Return in how many cycles it has to come; None: it is never a reason to stop."""
     kind = BY_CATEGORY.get(finding.category)
     if kind is None:
         return _USUAL_REPEATS
-    if kind.repeats is not None and kind.is_outage and finding.step is None:
-        return kind.repeats + 1
-    return kind.repeats
+    return kind.repeats + 1 if kind.repeats is not None and kind.is_outage else kind.repeats
 
 
 def _are_alike(one: Finding, other: Finding) -> bool:

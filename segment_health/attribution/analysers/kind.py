@@ -43,7 +43,7 @@ class Kind:
     `message`: how its messages begin, behind rank, time and host (see spoken.py).
     `is_certain`: the same script fails so each time, so that it is a STOP at once where training had not begun.
     `repeats`: how many consecutive cycles have to fail so at the same step for a STOP; None: no number is enough.
-    `is_outage`: it passes by itself, so that it takes a cycle more where training had not begun.
+    `is_outage`: it passes by itself, or with the node, so that a cycle more is needed.
     `needs_traceback`: without one it is only a text.
     """
 

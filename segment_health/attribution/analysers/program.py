@@ -14,7 +14,8 @@ PROGRAM = (
         "a GPU's memory did not suffice",
         Role.CAUSE,
         told(
-            r"CUDA out of memory",
+            r"(?:CUDA|HIP|XPU) out of memory",
+            r"RESOURCE_EXHAUSTED: Out of memory",
             _CUDA + r"out of memory",
             r"CUDA_ERROR_OUT_OF_MEMORY",
             r"(?:CUDA error: )?CUBLAS_STATUS_ALLOC_FAILED",
@@ -64,6 +65,7 @@ PROGRAM = (
         "a library is not on a node, or another than expected",
         Role.CAUSE,
         raised(r"(?:ImportError|OSError): \S+: (?:cannot open shared object file|undefined symbol|version `)"),
+        is_outage=True,
         needs_traceback=True,
     ),
     Kind(
@@ -122,6 +124,7 @@ PROGRAM = (
         "a file is not there, or may not be read",
         Role.CAUSE,
         raised(r"(?:FileNotFoundError|PermissionError|IsADirectoryError|NotADirectoryError): "),
+        is_outage=True,  # a mount that one node lacks
         needs_traceback=True,
     ),
     Kind(

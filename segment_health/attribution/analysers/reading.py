@@ -31,6 +31,7 @@ class Bounds:
     """How much is read of a log: a whole one, else of its head and its tail; and how long it is searched."""
 
     whole_bytes: int = 2 << 20
+    whole_lines: int = 40_000
     head_lines: int = 400
     head_bytes: int = 256 << 10
     tail_lines: int = 2000
@@ -49,7 +50,9 @@ def read(descriptor: int, bounds: Bounds = USUAL, clock: Callable[[], float] = t
     """
     size = os.fstat(descriptor).st_size
     if size <= bounds.whole_bytes:
-        return Extract(tuple(lines_of(bytes_at(descriptor, 0, size), 1)), size)
+        data = bytes_at(descriptor, 0, size)
+        if data.count(b"\n") + data.count(b"\r") <= bounds.whole_lines:
+            return Extract(tuple(lines_of(data, 1)), size)
     search = Search(descriptor, size, clock() + bounds.seconds, clock)
     search.run()
     ranges = [_head(descriptor, bounds), _tail(descriptor, size, bounds)]

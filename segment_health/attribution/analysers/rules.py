@@ -25,6 +25,8 @@ _MASKS = (
     (re.compile(r"\b(?=[\w.-]{0,64}\d)[\w-]+(?:\.[\w-]+)*\b"), "#"),
     (re.compile(r"#(?:[ ,.:/_-]{0,2}#)+"), "#"),
 )
+_GENERATED = re.compile(r"^/(?:tmp|var/tmp|dev/shm)/|cache|torchinductor|torch_extensions", re.IGNORECASE)
+"""Files that a program wrote, or that every job of a site has: half of one is the node's fault."""
 
 
 class Rules:
@@ -42,7 +44,7 @@ class Rules:
         if cause is None or (cause.kind.repeats is None and cause.kind.role is Role.CONSEQUENCE):
             return _unknown(account, live)
         kind = cause.kind
-        signature = _signature(cause) if account.steps or not account.has_trained else ""
+        signature = _signature(cause, account) if account.steps or not account.has_trained else ""
         action, what = Action.RESTART, _why_restart(cause)
         if kind.category == "cancelled":
             action, what = Action.UNKNOWN, "who did so knows whether it is to start again"
@@ -82,23 +84,41 @@ def _is_certain(
     """Tell whether starting again is in vain for sure, by this one log."""
     if not cause.kind.is_certain or account.has_trained or account.has_loose_quote:
         return False
-    if any(event.kind.category in FOREIGN or event.kind.is_outage for event in live):
-        return False  # the script may be all right, and what it stands on not
-    if any(signature != _signature(cause) for signature in before):
-        return False  # it got further once, with the same script
     same = [event for event in live if event.kind is cause.kind]
-    if len(account.ranks) > 1 and len({event.said.rank for event in same}) == 1:
-        return False  # one rank's alone: perhaps its node's
+    if any(event.kind is not cause.kind and event.kind.category != "ended" for event in live):
+        return False  # the script may be all right, and what it stands on not
+    if any(index > same[-1].index for index in account.usual) or _GENERATED.search(cause.path):
+        return False  # somebody went on; or it is no script of people's
+    if any(signature != _signature(cause, account) for signature in before):
+        return False  # it got further once, with the same script
+    if not _all_say_so(same, account):
+        return False  # perhaps it is their node's
     head = extract.lines[: cause.index + 1]
     return all(line.number is not None and line.number <= number for number, line in enumerate(head, 1))
 
 
-def _signature(cause: Event) -> str:
-    """Return what two failures have in common that are alike: no numbers, addresses, hosts, ranks, times."""
+def _all_say_so(events: Sequence[Event], account: Account) -> bool:
+    """Tell whether a failure is not that of few of several ranks, or of one of several hosts."""
+    ranks = {speaker.rank for speaker in account.speakers if speaker.rank is not None}
+    hosts = {speaker.host for speaker in account.speakers if speaker.host is not None}
+    of_ranks = {event.said.rank for event in events}
+    of_hosts = {event.said.host for event in events}
+    if len(ranks) > 1 and (len(of_ranks) == 1 or len(of_ranks) * 2 < len(ranks)):
+        return False
+    return len(hosts) < 2 or len(of_hosts) > 1  # noqa: PLR2004 - one host is no witness
+
+
+def _signature(cause: Event, account: Account) -> str:
+    """Return what two failures have in common that are alike: no numbers, addresses, hosts, ranks, times.
+
+    Among another number of ranks it is another failure, and so it is before any step from another checkpoint.
+    """
     text = cause.said.text.strip()
     for pattern, masked in _MASKS:
         text = pattern.sub(masked, text)
-    return f"{cause.kind.category}: {text[:_MAX_SIGNATURE]}"
+    among = f" among {account.world}" if account.world else ""
+    resumed = f" from {account.resumed}" if account.resumed is not None and not account.steps else ""
+    return f"{cause.kind.category}: {text[:_MAX_SIGNATURE]}{among}{resumed}"
 
 
 def _evidence(cause: Event, live: Sequence[Event]) -> tuple[Line, ...]:

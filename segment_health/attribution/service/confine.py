@@ -30,6 +30,8 @@ class FileState(NamedTuple):
     size: int
     modified: int
     """In nanoseconds."""
+    owner: int | None = None
+    """A uid; None where nobody looked."""
 
 
 class Found(NamedTuple):
@@ -69,7 +71,7 @@ def open_log(root: str, path: str) -> int:
 def state_of(descriptor: int) -> FileState:
     """Return the state of an open file."""
     found = os.fstat(descriptor)
-    return FileState(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+    return FileState(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_uid)
 
 
 def _resolved(root: str, path: str) -> str:

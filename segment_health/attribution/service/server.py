@@ -18,6 +18,7 @@ from segment_health.notify import Systemd
 
 from .analyses import Analyses, Limits, Ports
 from .app import PerMinute, Traits, application
+from .blaming import Blaming
 from .book import Book
 from .crew import Crew, CrewError
 from .desk import Desk
@@ -58,7 +59,8 @@ class Log(Protocol):
 class Settings:
     """What a service is told. `root` and `state` are absolute paths, `analyser` is for its workers.
 
-    `worker` is another program for these, `export` where results are posted.
+    `worker` is another program for these, `export` where results are posted, `blame` the directory for what is
+    said against nodes, none if empty.
     """
 
     listen: Address
@@ -71,6 +73,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     worker: tuple[str, ...] = ()
     export: Destination | None = None
+    blame: str = ""
 
 
 def run(settings: Settings, log: Log, environ: MutableMapping[str, str]) -> None:
@@ -139,6 +142,9 @@ class _Service:
             str(settings.analyser["name"]),
         )
         export = self._exports(analyses)
+        blaming = await self._blaming()
+        if blaming is not None:
+            analyses.listeners.append(blaming.heard)
         try:
             await self._warm(lookers, str(order["root"]))
             analyses.resume()
@@ -149,6 +155,8 @@ class _Service:
             self._systemd.status("ending; what is not judged is judged after the next start", "STOPPING=1")
             self._log.say("INFO", "end", "told to end; what was accepted is judged after the next start")
             await analyses.close()
+            if blaming is not None:
+                await blaming.end()
 
     def _exports(self, analyses: Analyses) -> Export | None:
         """Begin to post results, if that is wanted. Raises StartError."""
@@ -196,6 +204,19 @@ class _Service:
         if not is_directory:
             raise StartError(f"{root}: no directory that can be read")
         return real
+
+    async def _blaming(self) -> Blaming | None:
+        """Return who writes what is said against nodes, None where nobody is to. Raises StartError."""
+        path = self._settings.blame
+        if not path:
+            return None
+        made = Blaming(path, self._log.say, time.time)
+        try:
+            await made.begin(_START_SECONDS)
+        except (OSError, ValueError) as error:  # ValueError: a NUL byte
+            cause = (error.strerror if isinstance(error, OSError) else None) or error
+            raise StartError(f"--blame-dir {path!a}: {cause}") from error
+        return made
 
     async def _warm(self, lookers: Crew, root: str) -> None:
         """Start those who look for clients: a start takes longer than a client has."""

@@ -1,7 +1,7 @@
 """A worker of the service with an analyser of the tests' own, which does what a log says, in words.
 
 STOP, RESTART, `earlier` (tells what was found in earlier cycles), `raise`, `crash`, `hang`, `print` (to standard
-output), `sleep SECONDS`. Anything else is UNKNOWN.
+output), `sleep SECONDS`, `xid NODE` (as the rules blame a node). Anything else is UNKNOWN.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ def analyse(log: int, earlier: Sequence[Finding]) -> Finding:
         print("not an answer", flush=True)
     if first == "sleep":
         time.sleep(float(more[0]))
+    if first == "xid":
+        return Finding("xid-hardware", Action.RESTART, text.strip(), "rules", nodes=(more[0],))
     reason = ",".join(found.reason for found in earlier) if first == "earlier" else text.strip()
     action = Action(first) if first in {"STOP", "RESTART"} else Action.UNKNOWN
     return Finding("told", action, reason, "tests", evidence=(Line(1, text.strip()),), nodes=("n1",), step=7)

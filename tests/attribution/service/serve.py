@@ -31,6 +31,7 @@ def main() -> None:
         per_minute=PerMinute(*told.get("per_minute", (100_000, 100_000, 100_000))),
         limits=limits,
         export=Destination(told["export"], 2.0, 0.1, 0.5) if "export" in told else None,
+        blame=told.get("blame", ""),
         worker=(sys.executable, str(Path(__file__).with_name("analyst.py"))),
     )
     run(settings, ServiceLog("text", time.time), os.environ)

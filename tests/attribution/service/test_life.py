@@ -79,13 +79,16 @@ def test_nothing_accepted_is_lost_by_kills(served: Callable[..., Served], client
         threads = [threading.Thread(target=load, args=(ending,)) for _ in range(4)]
         for thread in threads:
             thread.start()
-        time.sleep(random.uniform(0.05, 0.6))
+        enough, deadline = len(accepted) + 5, time.monotonic() + PATIENCE
+        while len(accepted) < enough:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        time.sleep(random.uniform(0.0, 0.3))
         service.kill()
         ending.set()
         for thread in threads:
             thread.join(PATIENCE)
         service.start()
-    assert len(accepted) > 20
     for path in accepted:
         number = Path(path).name.partition("_")[0][1:]
         told = answer_of(client, service.url, path)
