@@ -108,8 +108,8 @@ def test_hardware_of_another_node_is_another_failure() -> None:
     """A model's word for it is settled as that of the rules."""
     claim = said(STOP)._replace(category="xid-hardware")
     first = together(found(UNKNOWN), claim._replace(nodes=("n041",)), ())
-    assert together(found(UNKNOWN), claim, (first,)).action is UNKNOWN
-    assert together(found(UNKNOWN), claim._replace(nodes=("n041",)), (first,)).action is STOP
+    assert together(found(UNKNOWN), claim, (first, first)).action is UNKNOWN
+    assert together(found(UNKNOWN), claim._replace(nodes=("n041",)), (first, first)).action is STOP
 
 
 def test_numbers_are_other_ones_each_time() -> None:
