@@ -23,6 +23,9 @@ STORAGE_PROCESSES, STORAGE_HANGS = "tests/checks/test_storage_processes.py", "te
 ATTRIBUTION, MANAGED = "segment_health/attribution", "tests/attribution/test_managed.py"
 WIRE, CLIENT = "tests/attribution/test_wire.py", "tests/attribution/test_client.py"
 ANALYSIS, POLLER = "tests/attribution/test_analysis.py", "tests/attribution/test_poller.py"
+ANALYSERS, EVENTS = "segment_health/attribution/analysers", "tests/attribution/analysers/test_events.py"
+HISTORY, LINES = "tests/attribution/analysers/test_history.py", "tests/attribution/analysers/test_lines.py"
+READING = "tests/attribution/analysers/test_reading.py"
 LLM, LLM_TESTS = "segment_health/attribution/analysers/llm", "tests/attribution/analysers/llm"
 BLAME, BLAMES = f"{ATTRIBUTION}/blame", "tests/attribution/blame"
 SERVICE, SERVICE_TESTS = f"{ATTRIBUTION}/service", "tests/attribution/service"
@@ -1629,6 +1632,167 @@ MUTANTS = [
         "    die_with(order.parent)\n",
         "",
         (f"{SERVICE_TESTS}/test_confine.py",),
+    ),
+    Mutant(
+        "one step behind a failure survives it",
+        f"{ANALYSERS}/events.py",
+        "- before) > 1",
+        "- before) > 0",
+        (EVENTS,),
+    ),
+    Mutant(
+        "a failure that was survived counts",
+        f"{ANALYSERS}/rules.py",
+        "if not event.is_over and not account.survived(event)",
+        "if not event.is_over",
+        (EVENTS,),
+    ),
+    Mutant(
+        "a quoted log is the own one",
+        f"{ANALYSERS}/events.py",
+        "        if index in quoted or not text.strip():",
+        "        if not text.strip():",
+        (EVENTS,),
+    ),
+    Mutant(
+        "a warning is a failure",
+        f"{ANALYSERS}/events.py",
+        "or (said.is_quiet and kind.role is not Role.LOST)",
+        "",
+        (EVENTS,),
+    ),
+    Mutant(
+        "an exception needs no traceback",
+        f"{ANALYSERS}/events.py",
+        "    if kind.needs_traceback and not (",
+        "    if False and not (",
+        (EVENTS,),
+    ),
+    Mutant(
+        "the first message is the cause, whatever it is",
+        f"{ANALYSERS}/rules.py",
+        "key=lambda event: (event.kind.role, event.index)",
+        "key=lambda event: event.index",
+        (EVENTS,),
+    ),
+    Mutant(
+        "it is certain though somebody goes on",
+        f"{ANALYSERS}/rules.py",
+        "    if any(index > same[-1].index for index in account.usual) or ",
+        "    if ",
+        (EVENTS,),
+    ),
+    Mutant(
+        "it is certain though a training was seen",
+        f"{ANALYSERS}/rules.py",
+        "or account.has_trained or account.has_loose_quote",
+        "or account.has_loose_quote",
+        (EVENTS,),
+    ),
+    Mutant(
+        "one rank of several is all of them",
+        f"{ANALYSERS}/rules.py",
+        "    if not _all_say_so(same, account):",
+        "    if False:",
+        (EVENTS,),
+    ),
+    Mutant(
+        "it is certain though the beginning was not read",
+        f"{ANALYSERS}/rules.py",
+        "all(line.number is not None and line.number <= number for",
+        "all(number for",
+        (EVENTS,),
+    ),
+    Mutant(
+        "any number of nodes is blamed",
+        f"{ANALYSERS}/rules.py",
+        "tuple(nodes) if len(nodes) <= MAX_NODES else ()",
+        "tuple(nodes)",
+        (EVENTS,),
+    ),
+    Mutant(
+        "an address is a node",
+        f"{ANALYSERS}/spoken.py",
+        "_NODE.fullmatch(text)",
+        "text",
+        (LINES,),
+    ),
+    Mutant(
+        "progress is no reason to go on",
+        f"{ANALYSERS}/history.py",
+        "    if _place(finding) > _place(last):",
+        "    if False:",
+        (HISTORY,),
+    ),
+    Mutant(
+        "another step is the same",
+        f"{ANALYSERS}/history.py",
+        " and one.step == other.step",
+        "",
+        (HISTORY,),
+    ),
+    Mutant(
+        "other nodes are the same",
+        f"{ANALYSERS}/history.py",
+        " and set(one.nodes) != set(other.nodes)",
+        " and False",
+        (HISTORY,),
+    ),
+    Mutant(
+        "no signature is one",
+        f"{ANALYSERS}/history.py",
+        "return bool(one.signature) and ",
+        "return ",
+        (HISTORY,),
+    ),
+    Mutant(
+        "an outage is no special case",
+        f"{ANALYSERS}/history.py",
+        "kind.repeats + 1 if kind.repeats is not None and kind.is_outage else kind.repeats",
+        "kind.repeats",
+        (HISTORY,),
+    ),
+    Mutant(
+        "steps are illegible and the same all the same",
+        f"{ANALYSERS}/rules.py",
+        'if account.steps or not account.has_trained else ""',
+        "",
+        (EVENTS,),
+    ),
+    Mutant(
+        "an evaluation's bar is the training's",
+        f"{ANALYSERS}/events.py",
+        ">= account.longest_bar:",
+        ">= 0:",
+        (EVENTS,),
+    ),
+    Mutant(
+        "a step is never counted on from its checkpoint",
+        f"{ANALYSERS}/events.py",
+        "return step + self.resumed if self.resumed is not None and step < self.resumed else step",
+        "return step",
+        (EVENTS,),
+    ),
+    Mutant(
+        "a line that is cut begins where it is cut",
+        f"{ANALYSERS}/pieces.py",
+        "if is_cut and place == 0 else text",
+        "if False else text",
+        (READING,),
+    ),
+    Mutant(
+        "the end of a flood is not looked for",
+        f"{ANALYSERS}/search.py",
+        "        if wanted:\n            self._backwards(",
+        "        if False:\n            self._backwards(",
+        (READING,),
+    ),
+    Mutant(
+        "a line is as long as it is",
+        f"{ANALYSERS}/pieces.py",
+        '.decode("utf-8", "replace"))[:MAX_CHARACTERS]',
+        '.decode("utf-8", "replace"))',
+        (READING,),
     ),
 ]
 

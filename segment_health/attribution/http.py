@@ -1,7 +1,9 @@
 """Asks over HTTP or HTTPS: each question has one deadline, from its beginning to the last byte of its answer.
 
 httpx limits a connect and each read, which bounds neither a name server that hangs nor an answer that comes a
-byte X
+byte a second. So each question is asked in a thread of its own, for which nobody waits beyond the deadline. Those
+that are late count as long as they are there, so that a dead service holds so many threads and no more.
+
 Redirects are not followed and proxies not used: what is told goes to whom the URL names, and to nobody else. An
 answer is taken as it comes, and never unpacked: a small one cannot become a large one.
 """

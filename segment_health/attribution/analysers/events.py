@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .expression import Expression, any_of
 from .kind import Kind, Role
+from .likeness import Loop
 from .spoken import Spoken, spoken
-from .steps import bar_of, is_training, resumed_at, step_of
+from .steps import bar_of, epoch_of, is_training, resumed_at, step_of
 from .table import KINDS, MARKS
 
 if TYPE_CHECKING:
@@ -91,6 +92,10 @@ class Account:
     """Where lines are that belong to no failure, and to no end."""
     longest_bar: int = 0
     """Of how many steps the longest progress bar is."""
+    epoch: str = ""
+    """That of the last step, as it is printed."""
+    loop: Loop = field(default_factory=Loop)
+    """Whether something came again and again."""
     world: str = ""
     """How many ranks there are, as it is printed."""
     resumed: int | None = None
@@ -146,6 +151,7 @@ def account_of(lines: Sequence[Line]) -> Account:
         ) >= account.longest_bar:
             account.longest_bar = bar
             account.steps.append((index, step))
+            account.epoch = epoch_of(text)
         account.has_trained = account.has_trained or step is not None or is_training(text)
         if (file := _FILE.match(text)) is not None:
             paths[said.rank] = file[1]
@@ -155,13 +161,16 @@ def account_of(lines: Sequence[Line]) -> Account:
         elif text[0] not in " \t" and not _SUMMARY.begins(text):
             account.usual.append(index)
         before[said.rank] = text
-        _note_surroundings(account, text)
+        if event is None:
+            _note_surroundings(account, said)
     found = {event.index for event in account.events}
     account.events = [_with_what_follows(event, told, found) for event in account.events]
     return account
 
 
-def _note_surroundings(account: Account, text: str) -> None:
+def _note_surroundings(account: Account, said: Spoken) -> None:
+    text = said.text
+    account.loop.see(said.rank, text)
     if not account.world and (world := _WORLD.search(text)) is not None:
         account.world = world[1]
     if not account.steps and (resumed := resumed_at(text)) is not None:

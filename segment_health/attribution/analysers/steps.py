@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from .expression import Expression
+from .expression import Expression, any_of
 
 MAX_STEP = 10**12
 """More than any training counts to."""
 
-_MEGATRON = r"(?i)\biteration\s{0,12}(\d{1,13})\s{0,4}/\s{0,12}\d{1,13}\s{0,4}\|"
+_NUMBER = r"(\d{1,3}(?:,\d{3}){1,4}|\d{1,13})"
+_MEGATRON = rf"(?i)\biteration\s{{0,12}}{_NUMBER}\s{{0,4}}/\s{{0,12}}\d{{1,13}}\s{{0,4}}\|"
 _NAMED = (
     r"(?i)(?:^|[^\w-])['\"]?(?:global_?step|train(?:er)?[/_]?(?:global_)?step|steps?|iter|iteration)['\"]?"
-    r"(?: {0,8}[:=] {0,8}|[ /]{1,8})\[?(\d{1,13})(?:[^\d.\w%-]|\.(?:\D|$)|$)"
+    rf"(?: {{0,8}}[:=] {{0,8}}|[ /]{{1,8}})\[?{_NUMBER}(?:[^\d.\w%-]|\.(?:\D|$)|$)"
 )
 _BAR = (
     r"(?:^|(?i:(?:epoch|train(?:ing)?|steps?|iter(?:ation)?s?)) {0,2}(\d{0,7})[^|%\n]{0,40}?)[: ]{0,4}\d{1,3}%\|"
     r"[^|\n]{0,160}\| {0,8}(\d{1,13})/(\d{1,13}) \["
 )
-_SIGN = (
-    r"(?i)\bloss['\"]?(?:[^\d\n\w]|is|of){1,15}\d"
-    r"|\d ?(?:it|tok|tokens|samples|steps|seq)/s(?:ec)?\b"
-    r"|\bgrad[ _]norm['\"]?[ :=]{1,4}\d"
+_SIGNS = (
+    r"(?i:\bloss(?:/[\w/]{1,40})?['\"]?(?:[^\d\n\w]|is|of){1,15}\d)",
+    r"(?i:\bbatch)[ :=]{1,3}\d{1,13}/\d",
+    r"\d ?(?i:it|tok|tokens|samples|steps|seq)/s(?:ec)?\b",
+    r"(?i:\bgrad[ _]norm)['\"]?[ :=]{1,4}\d",
 )
 _METRIC = Expression(
     r"(?i)\bloss|\blr\b|learning.rate|tok(?:en)?s?/s|it/s|s/it|samples|grad.norm|throughput|tflops|\bppl\b|perplexity"
@@ -32,10 +34,15 @@ _ALONE = Expression(
     r"(?i)\s{0,8}(?:global[ _]?)?(?:step|iter|iteration)s?[ :=]{1,4}\d{1,13}(?:/\d{1,13})?\s{0,8}$"
 )
 
-MARKS = ("(?i:iteration|step|steps|iter)['\"]?[ :=/]{1,12}\\[?\\d", "\\d%\\|", "oss['\" :=]{1,6}[^\\n]{0,12}\\d")
+MARKS = (r"(?i:iteration|steps?|iter)['\"]?[ \t:=/]{0,17}\[?\d", r"\d%\|", *_SIGNS)
 """Expressions of what is in every line that tells a step, or of a training: what a long log is searched for."""
 
-_megatron, _named, _bar, _sign = Expression(_MEGATRON), Expression(_NAMED), Expression(_BAR), Expression(_SIGN)
+_megatron, _named, _bar, _sign = (
+    Expression(_MEGATRON),
+    Expression(_NAMED),
+    Expression(_BAR),
+    Expression(any_of(_SIGNS)),
+)
 
 
 def step_of(text: str) -> int | None:
@@ -67,6 +74,7 @@ def bar_of(text: str) -> int | None:
     return None if found is None else _checked(found[3])
 
 
+_EPOCH = Expression(r"(?i)\bepochs?['\"]?[ :=\[]{1,4}(\d{1,9})")
 _RESUMED = Expression(
     r"(?i)\b(?:resum|restor|load|continu|start(?:ing|ed)? from)\w*\b"
     r".*?(?:step|iter(?:ation)?)[ =:_/-]{1,4}0*(\d{1,13})\b"
@@ -79,11 +87,17 @@ def resumed_at(text: str) -> int | None:
     return None if found is None else _checked(found[1])
 
 
+def epoch_of(text: str) -> str:
+    """Return the epoch that a line tells, as it is printed: a step may be counted in it."""
+    found = _EPOCH.search(text)
+    return "" if found is None else found[1]
+
+
 def is_training(text: str) -> bool:
     """Tell whether only a training prints such a line, whatever its step is."""
     return "%|" not in text and _sign.finds(text)
 
 
 def _checked(digits: str) -> int | None:
-    step = int(digits)
+    step = int(digits.replace(",", ""))
     return step if step <= MAX_STEP else None
