@@ -42,7 +42,7 @@ COLLECTIVE = (
         Role.DOUBTFUL,
         plain(
             r"(?:NCCL WARN )?NET/IB\w* ?: ?(?:mlx\S+ )?[Gg]ot completion from peer "
-            r"(?P<peer>[A-Za-z0-9.:-]+?)(?:<\d+>)? with (?:status=|error )(?:5\b|12|13)",
+            r"(?P<peer>[A-Za-z0-9.:-]+?)(?:<\d+>)? with (?:status=|error )(?:5\b|12|13|IBV_WC_)",
             r"(?:NCCL WARN )?(?:NET/IB ?: )?Call to ibv_\w+ failed",
             r"NCCL WARN NET/(?:Socket|OFI|IB)\b.*(?:failed|error|timed out|No route to host)",
         ),
@@ -75,7 +75,9 @@ COLLECTIVE = (
         Role.DOUBTFUL,
         plain(
             r"Fatal Python error: (?:Segmentation fault|Bus error|Aborted|Illegal instruction)",
+            r"failed \(exitcode: -(?:4|7|11)\) local_rank",
             TASKS + r"(?:Segmentation fault|Bus error|Illegal instruction)",
+            r"\S+: line \d+: +\d+ (?:Segmentation fault|Bus error|Illegal instruction)",
             r"\*\*\* Process received signal \*\*\*",
             r"!!!!!!! Segfault encountered !!!!!!!",
             r"double free or corruption|malloc\(\): |corrupted size vs\. prev_size",
@@ -120,6 +122,7 @@ COLLECTIVE = (
                     r"failed \(exitcode: -?\d+\) local_rank|Sending process \d+ closing signal",
                     r"terminate called after throwing an instance of 'c10::",
                     r"(?:Killed|Terminated|Aborted)(?: \(core dumped\))?$",
+                    r"Killing subprocess \d|.*exits with return code = -?[1-9]",
                     TASKS + r"(?:Exited with exit code|Terminated|Killed|Aborted)",
                     r"srun: (?:Terminating (?:StepId|job step)|Job step aborted|Force Terminated)",
                     ENDED_BY_SLURM + r"CANCELLED AT ",

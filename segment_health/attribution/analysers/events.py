@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .expression import Expression, any_of
 from .kind import Kind, Role
 from .spoken import Spoken, spoken
-from .steps import is_training, resumed_at, step_of
+from .steps import bar_of, is_training, resumed_at, step_of
 from .table import KINDS, MARKS
 
 if TYPE_CHECKING:
@@ -89,6 +89,8 @@ class Account:
     speakers: set[Speaker] = field(default_factory=set)
     usual: list[int] = field(default_factory=list)
     """Where lines are that belong to no failure, and to no end."""
+    longest_bar: int = 0
+    """Of how many steps the longest progress bar is."""
     world: str = ""
     """How many ranks there are, as it is printed."""
     resumed: int | None = None
@@ -139,7 +141,10 @@ def account_of(lines: Sequence[Line]) -> Account:
         text = said.text
         if index in quoted or not text.strip():
             continue
-        if (step := step_of(text)) is not None:
+        if (step := step_of(text)) is not None and (
+            bar := bar_of(text) or account.longest_bar
+        ) >= account.longest_bar:
+            account.longest_bar = bar
             account.steps.append((index, step))
         account.has_trained = account.has_trained or step is not None or is_training(text)
         if (file := _FILE.match(text)) is not None:

@@ -47,8 +47,21 @@ MACHINE = (
         "cancelled",
         "somebody cancelled or requeued the job",
         Role.CAUSE,
-        plain(_JOB + r"CANCELLED AT \S+ \*\*\*", _JOB + r"CANCELLED AT \S+ DUE TO (?:JOB )?REQUEUE"),
+        plain(_JOB + r"CANCELLED AT \S+ (?:\*\*\*|DUE TO (?:JOB )?REQUEUE|DUE (?:TO|to) SIGNAL)"),
         repeats=None,
+    ),
+    Kind(
+        "launch-failure",
+        "the job could not be started on a node",
+        Role.LOST,
+        plain(
+            r"srun: error: Task launch for \S+ failed on node (?P<node>[A-Za-z0-9.-]+):",
+            r"srun: error: Application launch failed",
+            _STEPD + r"(?:pyxis: (?:container start failed|couldn't start container)|execve\(\): )",
+            r"\S*python\S*: can't open file ",
+        ),
+        is_outage=True,
+        blame=Blame.NAMED,
     ),
     Kind(
         "xid-hardware",

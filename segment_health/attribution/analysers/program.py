@@ -14,7 +14,8 @@ PROGRAM = (
         "a GPU's memory did not suffice",
         Role.CAUSE,
         told(
-            r"CUDA out of memory",
+            r"(?:CUDA|HIP|XPU) out of memory",
+            r"RESOURCE_EXHAUSTED: Out of memory",
             _CUDA + r"out of memory",
             r"CUDA_ERROR_OUT_OF_MEMORY",
             r"(?:CUDA error: )?CUBLAS_STATUS_ALLOC_FAILED",

@@ -111,13 +111,14 @@ def _all_say_so(events: Sequence[Event], account: Account) -> bool:
 def _signature(cause: Event, account: Account) -> str:
     """Return what two failures have in common that are alike: no numbers, addresses, hosts, ranks, times.
 
-    Among another number of ranks it is another failure.
+    Among another number of ranks it is another failure, and so it is before any step from another checkpoint.
     """
     text = cause.said.text.strip()
     for pattern, masked in _MASKS:
         text = pattern.sub(masked, text)
     among = f" among {account.world}" if account.world else ""
-    return f"{cause.kind.category}: {text[:_MAX_SIGNATURE]}{among}"
+    resumed = f" from {account.resumed}" if account.resumed is not None and not account.steps else ""
+    return f"{cause.kind.category}: {text[:_MAX_SIGNATURE]}{among}{resumed}"
 
 
 def _evidence(cause: Event, live: Sequence[Event]) -> tuple[Line, ...]:

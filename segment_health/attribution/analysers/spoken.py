@@ -36,7 +36,8 @@ _PREFIXES = tuple(
         r"\[?(?P<letter>[WEIFC])\d{3,4} \d\d:\d\d:\d\d\.\d{1,9}(?: \d{1,8})? [\w./-]{1,120}:\d{1,6}\] ?",
         r"\[?(?P<letter>[WEI]) [\w./-]{1,120}:\d{1,6}\] ?",
         r"\[(?P<letter>[WEI])\] ?",
-        r"[\w./-]{1,80}\.(?:cpp|cc|py):\d{1,6}\]? ",
+        r"[\w./-]{1,80}\.(?:cpp|cc|cu|h|py):\d{1,6}\]? ",
+        r"\[[\w./-]{1,80}\.py:\d{1,6}(?::\w{1,60})?\] ?",
         (
             r"\[?(?P<level>DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL)\]?"
             r"(?::[\w.]{1,60}:|:| -|(?=\s))[ \t]{0,4}"

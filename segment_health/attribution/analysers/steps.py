@@ -24,7 +24,10 @@ _SIGN = (
 _METRIC = Expression(
     r"(?i)\bloss|\blr\b|learning.rate|tok(?:en)?s?/s|it/s|s/it|samples|grad.norm|throughput|tflops|\bppl\b|perplexity"
 )
-_LOOKS_BACK = Expression(r"(?i)resum|restor|load|checkpoint|saving|saved|skipp|warm.?up|will |max[ _-]|total")
+_LOOKS_BACK = Expression(
+    r"(?i)\beval|\bvalid|\bval\b|\btest|resum|restor|load|checkpoint|saving|saved|skipp|warm.?up|will |max[ _-]"
+    r"|total"
+)
 _ALONE = Expression(
     r"(?i)\s{0,8}(?:global[ _]?)?(?:step|iter|iteration)s?[ :=]{1,4}\d{1,13}(?:/\d{1,13})?\s{0,8}$"
 )
@@ -53,6 +56,15 @@ def step_of(text: str) -> int | None:
     if not _ALONE.begins(text) and (not _METRIC.finds(text) or _LOOKS_BACK.finds(text[: found.start()])):
         return None
     return _checked(found[1])
+
+
+def bar_of(text: str) -> int | None:
+    """Return of how many steps a progress bar is; None where a line has none.
+
+    An evaluation draws a bar as a training does, of fewer steps.
+    """
+    found = None if _megatron.finds(text) else _bar.search(text)
+    return None if found is None else _checked(found[3])
 
 
 _RESUMED = Expression(

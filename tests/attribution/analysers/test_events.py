@@ -115,6 +115,40 @@ def test_the_first_cause_counts_and_what_follows_is_named() -> None:
     assert [line.number for line in finding.evidence] == [2, 3, 1]
 
 
+BAR = " {}%|####      | {}/{} [00:10<00:10,  1.0it/s]\n"
+
+
+@pytest.mark.parametrize(
+    ("cycles", "is_stop"),
+    [
+        pytest.param(["step: 9 loss: 1\n"] * 2, True, id="same-step"),
+        pytest.param([], True, id="before-any-step"),
+        pytest.param(["loss: 1.5 tokens/s: 9\n"] * 2, False, id="steps-that-are-illegible"),
+        pytest.param(["resuming from /ckpt/step_100\n"] * 2, True, id="from-the-same-checkpoint"),
+        pytest.param(
+            ["resuming from step_100\n", "resuming from step_200\n"], False, id="from-another-checkpoint"
+        ),
+        pytest.param(
+            ["resuming from step_100\nstep: 9 loss: 1\n", "resuming from step_200\nstep: 9 loss: 1\n"],
+            False,
+            id="counted-from-the-checkpoint",
+        ),
+        pytest.param(
+            [
+                BAR.format(50, 500, 1000) + BAR.format(100, 50, 50),
+                BAR.format(70, 700, 1000) + BAR.format(100, 50, 50),
+            ],
+            False,
+            id="the-last-bar-is-an-evaluation",
+        ),
+    ],
+)
+def test_when_a_second_cycle_got_no_further(cycles: list[str], is_stop: bool) -> None:
+    """Steps are those of the job, however they are printed; what is not known is no reason to stop."""
+    logs = [cycle + OOM for cycle in cycles or ["", ""]]
+    assert (judged(*logs).action is Action.STOP) == is_stop
+
+
 XID = "Mar  4 02:12:31 {} kernel: NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen off the bus.\n"
 
 

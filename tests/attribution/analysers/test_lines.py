@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from segment_health.attribution.analysers import steps
 from segment_health.attribution.analysers.events import kind_of
+from segment_health.attribution.analysers.expression import Scan, any_of
 from segment_health.attribution.analysers.spoken import node_named, spoken
 from segment_health.attribution.analysers.steps import is_training, resumed_at, step_of
+from segment_health.attribution.analysers.table import KINDS, MARKS
+
+from .logs import labelled
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory."
 
@@ -95,6 +100,7 @@ def test_only_what_can_be_a_node_is_blamed(text: str, is_node: bool) -> None:
             "Loading checkpoint shards:  50%|#####     | 2/4 [00:10<00:10,  5.0s/it]", None, id="bar-of-files"
         ),
         pytest.param("step 1/4: downloading", None, id="a-step-of-set-up"),
+        pytest.param("validation at step 500 | lm loss value: 2.0", None, id="evaluation"),
         pytest.param("--save-steps 500 --max-steps 10000", None, id="flags"),
         pytest.param(f"step: {10**13} loss: 1", None, id="beyond-counting"),
         pytest.param("step: 1.5 loss: 1", None, id="no-integer"),
@@ -166,6 +172,21 @@ def test_what_only_a_training_prints(text: str, is_so: bool) -> None:
             "slurmstepd-n1: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***",
             "time-limit",
         ),
+        (
+            "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE to SIGNAL Terminated ***",
+            "cancelled",
+        ),
+        (
+            "srun: error: Task launch for StepId=5.0 failed on node n7: Communication connection failure",
+            "launch-failure",
+        ),
+        ("python3: can't open file '/x/trian.py': [Errno 2] No such file or directory", "launch-failure"),
+        (
+            "/var/spool/slurmd/job1/slurm_script: line 12: 12345 Segmentation fault      (core dumped) python",
+            "crash",
+        ),
+        ("failed (exitcode: -11) local_rank: 0", "crash"),
+        ("failed (exitcode: -6) local_rank: 0", "ended"),
         ("srun: error: n1: task 3: Segmentation fault (core dumped)", "crash"),
         ("KeyboardInterrupt", "ended"),
         ("nothing of note", None),
@@ -176,3 +197,17 @@ def test_which_failure_a_message_is(text: str, category: str | None) -> None:
     """The first row of the table that matches."""
     kind = kind_of(text)
     assert (None if kind is None else kind.category) == category
+
+
+def test_no_message_lacks_a_mark() -> None:
+    """What a long log is searched for finds all that the table recognises, in every line of the labelled logs."""
+    texts = {
+        spoken(line).text for case in labelled() for log in (*case.earlier, case.log) for line in log.splitlines()
+    }
+    assert len(texts) > 500
+    for text in texts:
+        assert kind_of(text) == next((kind for kind in KINDS if kind.message.begins(text)), None), text
+    scan = Scan(any_of((*MARKS, *steps.MARKS)))
+    for text in texts:
+        if kind_of(text) is not None or step_of(text) is not None or is_training(text):
+            assert scan.next(text.encode(), 0) is not None, text
