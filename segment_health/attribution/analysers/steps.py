@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .expression import Expression
+from .expression import Expression, any_of
 
 MAX_STEP = 10**12
 """More than any training counts to."""
@@ -16,10 +16,10 @@ _BAR = (
     r"(?:^|(?i:(?:epoch|train(?:ing)?|steps?|iter(?:ation)?s?)) {0,2}(\d{0,7})[^|%\n]{0,40}?)[: ]{0,4}\d{1,3}%\|"
     r"[^|\n]{0,160}\| {0,8}(\d{1,13})/(\d{1,13}) \["
 )
-_SIGN = (
-    r"(?i)\bloss['\"]?(?:[^\d\n\w]|is|of){1,15}\d"
-    r"|\d ?(?:it|tok|tokens|samples|steps|seq)/s(?:ec)?\b"
-    r"|\bgrad[ _]norm['\"]?[ :=]{1,4}\d"
+_SIGNS = (
+    r"(?i:\bloss['\"]?(?:[^\d\n\w]|is|of){1,15}\d)",
+    r"\d ?(?i:it|tok|tokens|samples|steps|seq)/s(?:ec)?\b",
+    r"(?i:\bgrad[ _]norm)['\"]?[ :=]{1,4}\d",
 )
 _METRIC = Expression(
     r"(?i)\bloss|\blr\b|learning.rate|tok(?:en)?s?/s|it/s|s/it|samples|grad.norm|throughput|tflops|\bppl\b|perplexity"
@@ -32,10 +32,15 @@ _ALONE = Expression(
     r"(?i)\s{0,8}(?:global[ _]?)?(?:step|iter|iteration)s?[ :=]{1,4}\d{1,13}(?:/\d{1,13})?\s{0,8}$"
 )
 
-MARKS = ("(?i:iteration|step|steps|iter)['\"]?[ :=/]{1,12}\\[?\\d", "\\d%\\|", "oss['\" :=]{1,6}[^\\n]{0,12}\\d")
+MARKS = (r"(?i:iteration|steps?|iter)['\"]?[ \t:=/]{0,17}\[?\d", r"\d%\|", *_SIGNS)
 """Expressions of what is in every line that tells a step, or of a training: what a long log is searched for."""
 
-_megatron, _named, _bar, _sign = Expression(_MEGATRON), Expression(_NAMED), Expression(_BAR), Expression(_SIGN)
+_megatron, _named, _bar, _sign = (
+    Expression(_MEGATRON),
+    Expression(_NAMED),
+    Expression(_BAR),
+    Expression(any_of(_SIGNS)),
+)
 
 
 def step_of(text: str) -> int | None:
