@@ -50,7 +50,7 @@ def main() -> None:
         write(log, int(wanted.gigabytes * GIGABYTE))
         os.sync()
         began = time.monotonic()
-        command = [SEGMENT_HEALTH, "attribution", "analyse", "--format", "json", log]
+        command = [str(SEGMENT_HEALTH), "attribution", "analyse", "--format", "json", str(log)]
         told = subprocess.run(command, stdout=subprocess.PIPE, check=True)
         seconds = time.monotonic() - began
         found = json.loads(told.stdout)

@@ -1516,8 +1516,8 @@ MUTANTS = [
     Mutant(
         "one step behind a failure survives it",
         f"{ANALYSERS}/events.py",
-        "- before) > 1",
-        "- before) > 0",
+        "event.index) > 1",
+        "event.index) > 0",
         (EVENTS,),
     ),
     Mutant(
