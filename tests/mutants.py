@@ -28,6 +28,7 @@ HISTORY, LINES = "tests/attribution/analysers/test_history.py", "tests/attributi
 READING = "tests/attribution/analysers/test_reading.py"
 LLM, LLM_TESTS = "segment_health/attribution/analysers/llm", "tests/attribution/analysers/llm"
 BLAME, BLAMES = f"{ATTRIBUTION}/blame", "tests/attribution/blame"
+SERVICE, SERVICE_TESTS = f"{ATTRIBUTION}/service", "tests/attribution/service"
 NVHCD, NVHCD_TESTS = "segment_health/checks/nvhcd", "tests/checks/nvhcd"
 
 
@@ -1673,6 +1674,95 @@ MUTANTS = [
         '.decode("utf-8", "replace"))[:MAX_CHARACTERS]',
         '.decode("utf-8", "replace"))',
         (READING,),
+        "a link in the place of a log is followed",
+        f"{SERVICE}/confine.py",
+        "_STEP = os.O_PATH | os.O_NOFOLLOW |",
+        "_STEP = os.O_PATH |",
+        (f"{SERVICE_TESTS}/test_confine.py",),
+    ),
+    Mutant(
+        "a hard link to a secret is a log",
+        f"{SERVICE}/confine.py",
+        "status.st_nlink > 1",
+        "status.st_nlink > 2",
+        (f"{SERVICE_TESTS}/test_confine.py",),
+    ),
+    Mutant(
+        "a directory beside the root whose name begins alike is below it",
+        f"{SERVICE}/confine.py",
+        'root.rstrip("/") + "/"',
+        "root",
+        (f"{SERVICE_TESTS}/test_confine.py",),
+    ),
+    Mutant(
+        "a log that was written to since its verdict keeps it",
+        f"{SERVICE}/attempt.py",
+        "Status.COMPLETED and attempt.state == found.state",
+        "Status.COMPLETED",
+        (f"{SERVICE_TESTS}/test_attempt.py",),
+    ),
+    Mutant(
+        "cycles of the run before a requeue are earlier ones",
+        f"{SERVICE}/attempt.py",
+        "other.cycle >= cycle or len(found)",
+        "len(found)",
+        (f"{SERVICE_TESTS}/test_attempt.py",),
+    ),
+    Mutant(
+        "a job may take a log over while its verdict is waited for",
+        f"{SERVICE}/attempt.py",
+        "    if former.status is Status.IN_FLIGHT or (\n",
+        "    if (\n",
+        (f"{SERVICE_TESTS}/test_attempt.py",),
+    ),
+    Mutant(
+        "a log is accepted before it is written down",
+        f"{SERVICE}/analyses.py",
+        "            await self._ports.journal.write(Change(attempt, forgotten))\n",
+        "            asyncio.ensure_future(self._ports.journal.write(Change(attempt, forgotten)))\n",
+        (f"{SERVICE_TESTS}/test_storage_fails.py",),
+    ),
+    Mutant(
+        "what was accepted is not begun again after a start",
+        f"{SERVICE}/analyses.py",
+        "attempt.status is Status.IN_FLIGHT]",
+        "attempt.status is Status.PENDING]",
+        (f"{SERVICE_TESTS}/test_life.py",),
+    ),
+    Mutant(
+        "a finding that comes late undoes a new submission",
+        f"{SERVICE}/register.py",
+        "WHERE path = ? AND sequence > ?",
+        "WHERE path = ? AND sequence < ?",
+        (f"{SERVICE_TESTS}/test_register.py",),
+    ),
+    Mutant(
+        "findings that wait to be exported are forgotten like others",
+        f"{SERVICE}/register.py",
+        "(id <= ? AND exported != 0)",
+        "(id <= ?)",
+        (f"{SERVICE_TESTS}/test_register.py",),
+    ),
+    Mutant(
+        "a failed analysis is told as no end",
+        f"{SERVICE}/results.py",
+        "Status.COMPLETED if attempt.is_done else",
+        "Status.COMPLETED if attempt.finding else",
+        (f"{SERVICE_TESTS}/test_nvrx_client.py", f"{SERVICE_TESTS}/test_api.py"),
+    ),
+    Mutant(
+        "a page from elsewhere may announce logs",
+        f"{SERVICE}/app.py",
+        'b"origin" in headers or',
+        "False or",
+        (f"{SERVICE_TESTS}/test_api.py",),
+    ),
+    Mutant(
+        "a worker outlives its service",
+        f"{SERVICE}/worker.py",
+        "    die_with(order.parent)\n",
+        "",
+        (f"{SERVICE_TESTS}/test_confine.py",),
     ),
 ]
 

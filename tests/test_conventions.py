@@ -137,6 +137,7 @@ def test_its_help_is_data(words: tuple[str, ...], command: click.Command) -> Non
         ("attribution", "watch"),
         ("attribution", "analyse", "/no/such"),
         ("attribution", "stopped", "--state-dir", "relative"),
+        ("attribution", "serve", "--allowed-root", "/", "--state", "relative"),
         ("builtin", "paths", "--config", "/no/such"),
         ("clear", "--dir", "/no/such", "123", "--reason", "x"),
         ("prune", "--dir", "/no/such", "--max-age", "1h"),

@@ -59,12 +59,20 @@ def main(prepare: Callable[[Mapping[str, Any]], Analyse]) -> None:
         try:
             if task["do"] == "analyse" and analyse is None:
                 analyse = prepare(order.analyser)
-            answer = _done(order.root, task, analyse)
-        except Refusal as refused:
-            answer = {"refused": [refused.code, refused.message]}
-        except Exception as error:  # noqa: BLE001 - a bug in an analyser costs this analysis, and no other
-            answer = {"failed": brief(f"{type(error).__name__}: {error}", _SHOWN)}
-        _tell(answers, answer)
+        except Exception as error:  # noqa: BLE001 - so does one that cannot be made
+            _tell(answers, _failed(error))
+        else:
+            _tell(answers, answer_to(task, order.root, analyse))
+
+
+def answer_to(task: Mapping[str, Any], root: str, analyse: Analyse | None) -> dict[str, Any]:
+    """Do a task below a root; return the answer, whatever happens."""
+    try:
+        return _done(root, task, analyse)
+    except Refusal as refused:
+        return {"refused": [refused.code, refused.message]}
+    except Exception as error:  # noqa: BLE001 - a bug in an analyser costs this analysis, and no other
+        return _failed(error)
 
 
 def die_with(parent: int) -> None:
@@ -72,6 +80,10 @@ def die_with(parent: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent:
         sys.exit(1)
+
+
+def _failed(error: Exception) -> dict[str, Any]:
+    return {"failed": brief(f"{type(error).__name__}: {error}", _SHOWN)}
 
 
 def _done(root: str, task: Mapping[str, Any], analyse: Analyse | None) -> dict[str, Any]:
@@ -82,7 +94,7 @@ def _done(root: str, task: Mapping[str, Any], analyse: Analyse | None) -> dict[s
         return {"found": {"path": found.path, "state": found.state}}
     log = confine.open_log(root, path)
     try:
-        if analyse is None:
+        if analyse is None or task["do"] == "preview":
             return {"text": os.read(log, PREVIEW).decode("utf-8", "replace")}
         # Before it is read: what is written meanwhile makes it another state, and a new analysis possible.
         state = confine.state_of(log)
