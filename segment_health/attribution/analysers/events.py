@@ -6,13 +6,16 @@ leads to it, and where whoever raised it did not go on.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from .expression import Expression, any_of
 from .kind import Kind, Role
+from .likeness import Loop
 from .spoken import Spoken, spoken
-from .steps import bar_of, is_training, resumed_at, step_of
+from .steps import bar_of, epoch_of, is_training, resumed_at, step_of
 from .table import KINDS, MARKS
 
 if TYPE_CHECKING:
@@ -50,6 +53,8 @@ _SUMMARY = Expression(
 )
 _FOLLOWING = 3
 """Lines behind an exception that may say that somebody went on."""
+_LOOKED_AT = 500
+"""Lines behind it that are looked at for that: each of thousands of messages may be followed by thousands."""
 _GONE_ON = 3
 """Usual lines of a rank behind its exception, of which one that ended says none."""
 _GONE_ON_UNLABELLED = 5
@@ -80,7 +85,7 @@ class Speaker(NamedTuple):
     host: str | None
 
 
-@dataclass(slots=True)
+@dataclass
 class Account:
     """What a log tells: its events in their order, its steps (index, step), and who speaks in it."""
 
@@ -91,6 +96,10 @@ class Account:
     """Where lines are that belong to no failure, and to no end."""
     longest_bar: int = 0
     """Of how many steps the longest progress bar is."""
+    epoch: str = ""
+    """That of the last step, as it is printed."""
+    loop: Loop = field(default_factory=Loop)
+    """Whether something came again and again."""
     world: str = ""
     """How many ranks there are, as it is printed."""
     resumed: int | None = None
@@ -116,8 +125,15 @@ class Account:
 
         One alone may have been made before, and written late.
         """
-        before = {step for index, step in self.steps if index < event.index}
-        return len({step for index, step in self.steps if index > event.index} - before) > 1
+        return len(self._new_at) - bisect_right(self._new_at, event.index) > 1
+
+    @cached_property
+    def _new_at(self) -> list[int]:
+        """Where steps are that were not told before."""
+        first: dict[int, int] = {}
+        for index, step in self.steps:
+            first.setdefault(step, index)
+        return list(first.values())
 
 
 _marks = Expression(any_of(MARKS))
@@ -146,6 +162,7 @@ def account_of(lines: Sequence[Line]) -> Account:
         ) >= account.longest_bar:
             account.longest_bar = bar
             account.steps.append((index, step))
+            account.epoch = epoch_of(text)
         account.has_trained = account.has_trained or step is not None or is_training(text)
         if (file := _FILE.match(text)) is not None:
             paths[said.rank] = file[1]
@@ -155,13 +172,16 @@ def account_of(lines: Sequence[Line]) -> Account:
         elif text[0] not in " \t" and not _SUMMARY.begins(text):
             account.usual.append(index)
         before[said.rank] = text
-        _note_surroundings(account, text)
+        if event is None:
+            _note_surroundings(account, said)
     found = {event.index for event in account.events}
     account.events = [_with_what_follows(event, told, found) for event in account.events]
     return account
 
 
-def _note_surroundings(account: Account, text: str) -> None:
+def _note_surroundings(account: Account, said: Spoken) -> None:
+    text = said.text
+    account.loop.see(said.rank, text)
     if not account.world and (world := _WORLD.search(text)) is not None:
         account.world = world[1]
     if not account.steps and (resumed := resumed_at(text)) is not None:
@@ -186,7 +206,7 @@ def _with_what_follows(event: Event, told: Sequence[Spoken], found: set[int]) ->
         return event
     usual = looked = 0
     is_labelled = event.said.rank is not None
-    for index in range(event.index + 1, len(told)):
+    for index in range(event.index + 1, min(len(told), event.index + _LOOKED_AT)):
         said = told[index]
         if said.rank != event.said.rank or not said.text.strip():
             continue

@@ -64,7 +64,11 @@ PROGRAM = (
         "shared-object",
         "a library is not on a node, or another than expected",
         Role.CAUSE,
-        raised(r"(?:ImportError|OSError): \S+: (?:cannot open shared object file|undefined symbol|version `)"),
+        raised(
+            r"(?:ImportError|OSError): \S+: "
+            r"(?:cannot open shared object file|undefined symbol|version `|failed to map segment|file too short"
+            r"|invalid ELF header|cannot allocate memory in static TLS)"
+        ),
         is_outage=True,
         needs_traceback=True,
     ),

@@ -9,6 +9,7 @@ from .events import Account, Event, account_of
 from .finding import Action, Extract, Finding
 from .history import settle
 from .kind import Blame, Role
+from .likeness import masked
 from .spoken import MAX_NODES, node_named
 from .table import FOREIGN, UNKNOWN
 
@@ -19,13 +20,7 @@ if TYPE_CHECKING:
 
 SOURCE = "rules"
 _MAX_EVIDENCE = 5
-_MAX_SIGNATURE = 200
-_MASKS = (
-    (re.compile(r"0[xX][0-9a-fA-F]+|\b[0-9a-fA-F]{8,}\b"), "#"),
-    (re.compile(r"\b(?=[\w.-]{0,64}\d)[\w-]+(?:\.[\w-]+)*\b"), "#"),
-    (re.compile(r"#(?:[ ,.:/_-]{0,2}#)+"), "#"),
-)
-_GENERATED = re.compile(r"^/(?:tmp|var/tmp|dev/shm)/|cache|torchinductor|torch_extensions", re.IGNORECASE)
+_GENERATED = re.compile(r"^/(?:tmp|var/tmp|dev/shm)/|^<|cache|torchinductor|torch_extensions", re.IGNORECASE)
 """Files that a program wrote, or that every job of a site has: half of one is the node's fault."""
 
 
@@ -44,7 +39,8 @@ class Rules:
         if cause is None or (cause.kind.repeats is None and cause.kind.role is Role.CONSEQUENCE):
             return _unknown(account, live)
         kind = cause.kind
-        signature = _signature(cause, account) if account.steps or not account.has_trained else ""
+        is_placed = bool(account.steps) or not (account.has_trained or account.loop.is_seen)
+        signature = _signature(cause, account) if is_placed else ""
         action, what = Action.RESTART, _why_restart(cause)
         if kind.category == "cancelled":
             action, what = Action.UNKNOWN, "who did so knows whether it is to start again"
@@ -113,12 +109,10 @@ def _signature(cause: Event, account: Account) -> str:
 
     Among another number of ranks it is another failure, and so it is before any step from another checkpoint.
     """
-    text = cause.said.text.strip()
-    for pattern, masked in _MASKS:
-        text = pattern.sub(masked, text)
     among = f" among {account.world}" if account.world else ""
+    epoch = f" in epoch {account.epoch}" if account.epoch else ""
     resumed = f" from {account.resumed}" if account.resumed is not None and not account.steps else ""
-    return f"{cause.kind.category}: {text[:_MAX_SIGNATURE]}{among}{resumed}"
+    return f"{cause.kind.category}: {masked(cause.said.text)}{among}{epoch}{resumed}"
 
 
 def _evidence(cause: Event, live: Sequence[Event]) -> tuple[Line, ...]:

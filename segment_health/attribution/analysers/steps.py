@@ -7,17 +7,19 @@ from .expression import Expression, any_of
 MAX_STEP = 10**12
 """More than any training counts to."""
 
-_MEGATRON = r"(?i)\biteration\s{0,12}(\d{1,13})\s{0,4}/\s{0,12}\d{1,13}\s{0,4}\|"
+_NUMBER = r"(\d{1,3}(?:,\d{3}){1,4}|\d{1,13})"
+_MEGATRON = rf"(?i)\biteration\s{{0,12}}{_NUMBER}\s{{0,4}}/\s{{0,12}}\d{{1,13}}\s{{0,4}}\|"
 _NAMED = (
     r"(?i)(?:^|[^\w-])['\"]?(?:global_?step|train(?:er)?[/_]?(?:global_)?step|steps?|iter|iteration)['\"]?"
-    r"(?: {0,8}[:=] {0,8}|[ /]{1,8})\[?(\d{1,13})(?:[^\d.\w%-]|\.(?:\D|$)|$)"
+    rf"(?: {{0,8}}[:=] {{0,8}}|[ /]{{1,8}})\[?{_NUMBER}(?:[^\d.\w%-]|\.(?:\D|$)|$)"
 )
 _BAR = (
     r"(?:^|(?i:(?:epoch|train(?:ing)?|steps?|iter(?:ation)?s?)) {0,2}(\d{0,7})[^|%\n]{0,40}?)[: ]{0,4}\d{1,3}%\|"
     r"[^|\n]{0,160}\| {0,8}(\d{1,13})/(\d{1,13}) \["
 )
 _SIGNS = (
-    r"(?i:\bloss['\"]?(?:[^\d\n\w]|is|of){1,15}\d)",
+    r"(?i:\bloss(?:/[\w/]{1,40})?['\"]?(?:[^\d\n\w]|is|of){1,15}\d)",
+    r"(?i:\bbatch)[ :=]{1,3}\d{1,13}/\d",
     r"\d ?(?i:it|tok|tokens|samples|steps|seq)/s(?:ec)?\b",
     r"(?i:\bgrad[ _]norm)['\"]?[ :=]{1,4}\d",
 )
@@ -72,6 +74,7 @@ def bar_of(text: str) -> int | None:
     return None if found is None else _checked(found[3])
 
 
+_EPOCH = Expression(r"(?i)\bepochs?['\"]?[ :=\[]{1,4}(\d{1,9})")
 _RESUMED = Expression(
     r"(?i)\b(?:resum|restor|load|continu|start(?:ing|ed)? from)\w*\b"
     r".*?(?:step|iter(?:ation)?)[ =:_/-]{1,4}0*(\d{1,13})\b"
@@ -84,11 +87,17 @@ def resumed_at(text: str) -> int | None:
     return None if found is None else _checked(found[1])
 
 
+def epoch_of(text: str) -> str:
+    """Return the epoch that a line tells, as it is printed: a step may be counted in it."""
+    found = _EPOCH.search(text)
+    return "" if found is None else found[1]
+
+
 def is_training(text: str) -> bool:
     """Tell whether only a training prints such a line, whatever its step is."""
     return "%|" not in text and _sign.finds(text)
 
 
 def _checked(digits: str) -> int | None:
-    step = int(digits)
+    step = int(digits.replace(",", ""))
     return step if step <= MAX_STEP else None

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import tomli
 
-from segment_health.attribution.analysers.finding import Action, Extract, Finding, Line
+from segment_health.attribution.analysers.finding import Action, Extract, Finding
 from segment_health.attribution.analysers.kind import Blame, Kind
+from segment_health.attribution.analysers.pieces import lines_of
 from segment_health.attribution.analysers.rules import Rules
 from segment_health.attribution.analysers.table import KINDS
 
@@ -47,9 +48,9 @@ def labelled() -> list[Labelled]:
 
 
 def extract(text: str) -> Extract:
-    """Make a log an extract that is whole."""
-    lines = text.lstrip("\n").splitlines()
-    return Extract(tuple(Line(number, line) for number, line in enumerate(lines, 1)), len(text))
+    """Make a log an extract that is whole, as reading it does."""
+    data = text.lstrip("\n").encode()
+    return Extract(tuple(lines_of(data, 1)), len(data))
 
 
 def judged(*logs: str) -> Finding:

@@ -62,6 +62,7 @@ def labelled(text: str, who: int | str) -> str:
         pytest.param(labelled(IMPORT, 0) + labelled("hello", 1), False, id="one-of-two-ranks"),
         pytest.param("n1: hello\n" + labelled(IMPORT, "n2: "), False, id="one-of-two-hosts"),
         pytest.param(IMPORT.replace("/shared/", "/tmp/torchinductor_ann/"), False, id="a-generated-file"),
+        pytest.param(IMPORT.replace("/shared/train.py", "<string>"), False, id="a-question-of-the-job-script"),
         pytest.param(IMPORT + "\nDuring handling of the above exception, another exception occurred:\n\n"
                      + IMPORT.replace("ModuleNotFoundError: No module", "TypeError: no"), False, id="replaced"),
         pytest.param("===== log of the previous job =====\n" + IMPORT, False, id="a-quotation-without-an-end"),
@@ -124,6 +125,12 @@ BAR = " {}%|####      | {}/{} [00:10<00:10,  1.0it/s]\n"
         pytest.param(["step: 9 loss: 1\n"] * 2, True, id="same-step"),
         pytest.param([], True, id="before-any-step"),
         pytest.param(["loss: 1.5 tokens/s: 9\n"] * 2, False, id="steps-that-are-illegible"),
+        pytest.param(
+            ["".join(f"reward {n / 9:.2f}\n" for n in range(9))] * 2, False, id="a-loop-of-no-known-kind"
+        ),
+        pytest.param(["".join(f"building layer {n}\n" for n in range(9))] * 2, True, id="a-loop-that-sets-up"),
+        pytest.param(["building the model\n" * 9] * 2, True, id="the-same-of-several-ranks"),
+        pytest.param(["epoch 3 step: 9 loss: 1\n", "epoch 4 step: 9 loss: 1\n"], False, id="in-another-epoch"),
         pytest.param(["resuming from /ckpt/step_100\n"] * 2, True, id="from-the-same-checkpoint"),
         pytest.param(
             ["resuming from step_100\n", "resuming from step_200\n"], False, id="from-another-checkpoint"

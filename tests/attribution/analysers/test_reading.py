@@ -106,6 +106,15 @@ def test_of_what_there_is_too_much_the_first_and_the_last_are_kept(tmp_path: Pat
     assert (finding.category, finding.nodes) == ("xid-hardware", ("n07",))
 
 
+def test_the_last_step_is_found_however_many_there_are(tmp_path: Path) -> None:
+    """It stands in the midst, behind many and before much that says nothing."""
+    steps = b"".join(b" iteration %8d/ 900000 | lm loss: 2.0 |\n" % step for step in range(1, 60_001))
+    found = extract_of(tmp_path / "log", b"begin\n" * 5000 + steps + b"a usual line\n" * 200_000)
+    finding = Rules().analyse(found, ())
+    assert finding.step == 60_000
+    assert len(found.lines) < 300
+
+
 def test_a_failure_in_one_endless_line_is_found(tmp_path: Path) -> None:
     """Where a program prints no newline for a gigabyte, what it drew over is still searched."""
     path = tmp_path / "log"
