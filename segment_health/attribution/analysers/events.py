@@ -6,7 +6,9 @@ leads to it, and where whoever raised it did not go on.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from .expression import Expression, any_of
@@ -51,6 +53,8 @@ _SUMMARY = Expression(
 )
 _FOLLOWING = 3
 """Lines behind an exception that may say that somebody went on."""
+_LOOKED_AT = 500
+"""Lines behind it that are looked at for that: each of thousands of messages may be followed by thousands."""
 _GONE_ON = 3
 """Usual lines of a rank behind its exception, of which one that ended says none."""
 _GONE_ON_UNLABELLED = 5
@@ -81,7 +85,7 @@ class Speaker(NamedTuple):
     host: str | None
 
 
-@dataclass(slots=True)
+@dataclass
 class Account:
     """What a log tells: its events in their order, its steps (index, step), and who speaks in it."""
 
@@ -121,8 +125,15 @@ class Account:
 
         One alone may have been made before, and written late.
         """
-        before = {step for index, step in self.steps if index < event.index}
-        return len({step for index, step in self.steps if index > event.index} - before) > 1
+        return len(self._new_at) - bisect_right(self._new_at, event.index) > 1
+
+    @cached_property
+    def _new_at(self) -> list[int]:
+        """Where steps are that were not told before."""
+        first: dict[int, int] = {}
+        for index, step in self.steps:
+            first.setdefault(step, index)
+        return list(first.values())
 
 
 _marks = Expression(any_of(MARKS))
@@ -195,7 +206,7 @@ def _with_what_follows(event: Event, told: Sequence[Spoken], found: set[int]) ->
         return event
     usual = looked = 0
     is_labelled = event.said.rank is not None
-    for index in range(event.index + 1, len(told)):
+    for index in range(event.index + 1, min(len(told), event.index + _LOOKED_AT)):
         said = told[index]
         if said.rank != event.said.rank or not said.text.strip():
             continue
