@@ -1674,6 +1674,8 @@ MUTANTS = [
         '.decode("utf-8", "replace"))[:MAX_CHARACTERS]',
         '.decode("utf-8", "replace"))',
         (READING,),
+    ),
+    Mutant(
         "a link in the place of a log is followed",
         f"{SERVICE}/confine.py",
         "_STEP = os.O_PATH | os.O_NOFOLLOW |",
