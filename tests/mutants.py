@@ -925,8 +925,8 @@ MUTANTS = [
         (f"{NVHCD_TESTS}/test_life.py",),
     ),
     Mutant(
-        "nvhcd: callers fill the log",
-        "segment_health/cli/nvhcd.py",
+        "callers fill the log",
+        "segment_health/cli/lines.py",
         "        if self._allowance < 1:\n",
         "        if False:\n",
         (f"{NVHCD_TESTS}/test_command.py",),

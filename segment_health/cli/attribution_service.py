@@ -165,26 +165,35 @@ def _analyser(told: dict[str, Any], state: str, log: ServiceLog) -> dict[str, An
     """Return what workers are told of the analyser."""
     if told["analyser"] == "rules":
         return {"name": "rules"}
-    from segment_health.attribution.service.making import llm_of  # noqa: PLC0415 - loads httpx
+    from segment_health.attribution.http import NoAnswerError  # noqa: PLC0415 - loads httpx
+    from segment_health.attribution.service.making import llm_of  # noqa: PLC0415
 
     for field in ("llm_base_url", "llm_model"):
         if not told[field]:
             raise Failure(f"--analyser llm needs --{field.replace('_', '-')}", USAGE)
+    if told["llm_timeout"] >= told["analysis_timeout"]:  # it would end what the rules found, too
+        raise Failure("--llm-timeout: not less than --analysis-timeout", USAGE)
     key_file = told["llm_key_file"] or None
+    if key_file is not None and not key_file.startswith(("/", "~/")):  # not quoted: some give the key itself
+        raise Failure("--llm-key-file: not an absolute path", USAGE)
     order = {
         "name": "llm",
         "base_url": told["llm_base_url"],
         "model": told["llm_model"],
-        "key_file": key_file and os.path.abspath(os.path.expanduser(key_file)),
+        "key_file": key_file and os.path.expanduser(key_file),
         "seconds": told["llm_timeout"],
         "tokens_per_day": told["llm_daily_tokens"],
         "spent_file": f"{state}.tokens",
     }
     try:
-        for warning in llm_of(order).warnings():
+        analyser = llm_of(order)
+        for warning in analyser.warnings():
             log.say("WARNING", "llm", warning)
     except ValueError as error:
         raise Failure(f"--llm-base-url: {error}", USAGE) from error
+    except NoAnswerError as error:
+        raise Failure(f"--llm-key-file: {error}", USAGE) from error
+    analyser.close()
     return order
 
 

@@ -48,6 +48,7 @@ class Crew:
     @property
     def hanging(self) -> int:
         """How many workers were killed, and are still there."""
+        self._left = {worker for worker in self._left if not worker.has_ended()}
         return len(self._left)
 
     async def do(self, task: Mapping[str, Any], seconds: float) -> dict[str, Any]:
@@ -78,8 +79,7 @@ class Crew:
         self._idle.clear()
 
     def _started(self) -> _Worker:
-        self._left = {worker for worker in self._left if not worker.has_ended()}
-        if len(self._left) >= _MAX_LEFT:
+        if self.hanging >= _MAX_LEFT:
             raise LateError(f"{len(self._left)} processes hang in the kernel, waiting for storage")
         try:
             return _Worker(self._command, self._order, self._environ)

@@ -84,6 +84,7 @@ class Export:
     def start(self) -> None:
         """Export from now on."""
         self._task = asyncio.ensure_future(self._run())
+        self._task.add_done_callback(self._ended)
 
     async def _run(self) -> None:
         while True:
@@ -99,6 +100,14 @@ class Export:
             self._task.cancel()
         self._posting.close(0.0)
         self._http.close()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Say it where a bug ended the export: what waits is posted after the next start."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._say(
+                "ERROR", "export", f"no more is exported until the next start: {type(error).__name__}: {error}"
+            )
 
     async def _waiting(self) -> list[tuple[int, Attempt]]:
         return await self._persist(lambda: self._register.unexported(_TOGETHER))

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from segment_health.attribution.analysers import kind
 from segment_health.attribution.analysers.finding import Action, Finding, Line
+from segment_health.attribution.analysers.table import BY_CATEGORY
 from segment_health.attribution.blame.directory import Blames
 from segment_health.attribution.blame.grade import Bar
 from segment_health.attribution.blame.record import MARKER, Evidence, decode
@@ -52,6 +54,11 @@ def test_what_is_written_of_a_finding() -> None:
     assert told.evidence == (Evidence(12, "gpu-017: NVRM: Xid (PCI:0000:8d:00): 79"),)
     assert why == ""
     assert blames_of(finding(source="rules+llm"), FAILED, NOW) == ([told], "")
+
+
+def test_the_table_knows_what_is_blamed() -> None:
+    """Each category is one of the rules', and one in which a log can name a node."""
+    assert all(BY_CATEGORY[category].blame is not kind.Blame.NOBODY for category in blame.HARDWARE)
 
 
 NOBODY: list[Any] = [

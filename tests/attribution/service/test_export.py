@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import httpx
 import pytest
 
+from segment_health.attribution.analysers.finding import Action, Finding
+from segment_health.attribution.service.attempt import Attempt, Status
+from segment_health.attribution.service.desk import Desk
+from segment_health.attribution.service.export import Destination, Export
+from segment_health.attribution.service.register import Change, Register, RegisterError
 from slurm.sandbox.processes import free_ports
 
 from .conftest import PATIENCE
@@ -208,6 +214,104 @@ def test_what_was_found_before_there_was_an_export_is_not_exported(
     judge(service, "b_cycle0.log", "STOP b")
     until(receiver.rows, "a result")
     assert receiver.taken() == ["STOP b"]
+
+
+def judged(name: str, reason: str) -> Change:
+    """Return that a log was judged."""
+    finding = Finding("network", Action.RESTART, reason, "tests")
+    path = f"/l/{name}"
+    done = Attempt(path, path, "ann", "7", 0, 1.0, Status.COMPLETED, 1, None, finding, "", 2.0)
+    return Change(done)
+
+
+class House:
+    """A register in this process, whose results are exported."""
+
+    def __init__(self, directory: Path, url: str) -> None:
+        self.desk = Desk("tests")
+        opening = self.desk.put(lambda: Register(str(directory / "state.db"), keep=100, exports=True))
+        self.register = opening.result()
+        self.said: list[str] = []
+        to = Destination(url, 5.0, 0.05, 0.1)
+        self.export = Export(to, self.register, self.desk, self._say, {})
+
+    def _say(self, level: str, _event: str, sentence: str) -> None:
+        self.said.append(f"{level}: {sentence}")
+
+    async def until(self, predicate: Callable[[], object]) -> None:
+        """Wait until something holds."""
+        deadline = time.monotonic() + PATIENCE
+        while not predicate():
+            assert time.monotonic() < deadline, self.said
+            await asyncio.sleep(0.02)
+
+    def close(self) -> None:
+        """End all."""
+        self.export.close()
+        self.desk.put(self.register.close)
+        assert self.desk.close(PATIENCE)
+
+
+def test_what_is_taken_is_not_posted_again(tmp_path: Path, receiver: Receiver) -> None:
+    """What waited is posted at the start, what comes later when it comes, and nothing once it was taken."""
+    receiver.start(503, 400, 200)
+
+    async def live() -> None:
+        house = House(tmp_path, receiver.url)
+        first = [judged(f"{number}.log", f"first {number}") for number in range(3)]
+        await house.desk.do(lambda: house.register.write(first))
+        house.export.start()
+        await house.until(lambda: len(receiver.taken()) == 2)
+        await house.desk.do(lambda: house.register.write([judged("x.log", "later")]))
+        house.export.wake()
+        await house.until(lambda: "later" in receiver.taken())
+        await house.until(lambda: house.desk.put(lambda: house.register.unexported(9)).result() == [])
+        house.close()
+        assert house.said == [
+            f"WARNING: results wait to be exported: {receiver.url}: HTTP 503",
+            f"WARNING: /l/0.log: its result is not exported: {receiver.url}: HTTP 400",
+            f"INFO: {receiver.url}: takes results again",
+        ]
+
+    asyncio.run(live())
+    assert receiver.taken() == ["first 1", "first 2", "later"]
+
+
+def test_a_register_that_cannot_be_used_is_waited_for(tmp_path: Path, receiver: Receiver) -> None:
+    """The trouble is said once, and results are posted when it is over."""
+    receiver.start(200)
+
+    async def live() -> None:
+        house = House(tmp_path, receiver.url)
+        await house.desk.do(lambda: house.register.write([judged("a.log", "a")]))
+
+        def fails(_limit: int) -> NoReturn:
+            raise RegisterError("no disk")
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(house.register, "unexported", fails)
+            house.export.start()
+            await house.until(lambda: house.said)
+        await house.until(receiver.taken)
+        house.close()
+        assert house.said[0] == "WARNING: results wait to be exported: no disk"
+
+    asyncio.run(live())
+
+
+def test_a_bug_is_said(tmp_path: Path, receiver: Receiver) -> None:
+    """An export that ends is not one that waits."""
+
+    async def live() -> None:
+        house = House(tmp_path, receiver.url)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(house.register, "unexported", lambda _limit: [(1, None)])
+            house.export.start()
+            await house.until(lambda: house.said)
+        house.close()
+        assert house.said[0].startswith("ERROR: no more is exported until the next start: AttributeError")
+
+    asyncio.run(live())
 
 
 def test_a_destination_that_is_none(served: Callable[..., Served], tmp_path: Path) -> None:

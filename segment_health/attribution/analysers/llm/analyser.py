@@ -14,7 +14,6 @@ from segment_health.attribution.http import NoAnswerError
 
 from . import answer, prompt, verdict
 from .endpoint import Endpoint, Model
-from .key import open_to_others
 from .spending import Spending
 
 if TYPE_CHECKING:
@@ -60,7 +59,6 @@ class Llm:
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         self._rules = rules
-        self._model = model
         self._categories = (*BY_CATEGORY, UNKNOWN)
         self._limits = limits or Limits()
         self._endpoint = Endpoint(model, environ)
@@ -74,11 +72,8 @@ class Llm:
         return verdict.together(found, self._said(extract, found, earlier), earlier)
 
     def warnings(self) -> list[str]:
-        """Say what a person should know before it starts: who may read the key, on disk and on its way."""
-        if self._model.key_file is None:
-            return []
-        told = [open_to_others(self._model.key_file), self._endpoint.in_the_clear()]
-        return [warning for warning in told if warning is not None]
+        """Say who else may read the key, on disk and on its way. Raises KeyFileError where it cannot be read."""
+        return self._endpoint.warnings()
 
     def close(self) -> None:
         """Ask no more: an analysis that waits for another try ends at once, without a model's word."""

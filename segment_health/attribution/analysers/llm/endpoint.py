@@ -13,7 +13,7 @@ from segment_health.attribution.http import Answer, Http, NoAnswerError, Questio
 from segment_health.record import brief
 
 from . import completion
-from .key import Key, KeyFileError, read_key
+from .key import Key, KeyFileError, open_to_others, read_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,13 +101,20 @@ class Endpoint:
             if self._closed.wait(pause):
                 raise NoAnswerError(f"{self._name} was not asked: the service ends")
 
-    def in_the_clear(self) -> str | None:
-        """Say that the key can be read on its way; None where it cannot, or does not leave this host."""
+    def warnings(self) -> list[str]:
+        """Say who else may read the key, on disk and on its way. Raises KeyFileError where it cannot be read."""
+        if self._model.key_file is None:
+            return []
+        read_key(self._model.key_file)
+        told = []
+        others = open_to_others(self._model.key_file)
+        if others is not None:
+            told.append(others)
         parts = urlsplit(self._url)
         host = parts.hostname or ""
-        if parts.scheme.lower() == "https" or host in {"localhost", "::1"} or host.startswith("127."):
-            return None
-        return f"{self._name}: the API key is sent there without encryption; https keeps it"
+        if parts.scheme.lower() != "https" and host not in {"localhost", "::1"} and not host.startswith("127."):
+            told.append(f"{self._name}: the API key is sent there without encryption; https keeps it")
+        return told
 
     def close(self) -> None:
         """End all waiting, and ask no more."""

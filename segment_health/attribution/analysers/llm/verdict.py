@@ -1,7 +1,7 @@
 """What the rules and a model make of one log together. Pure.
 
-The rules' word stands wherever they have one. Only where they have none does a model's count, and its STOP only as
-a failure that the table does not know would: by repetition. What a log says can be made up by who writes to it;
+The rules' word stands wherever they have one. Only where they have none does a model's count, and its STOP only by
+repetition, which is settled as for what the rules found: what a log says can be made up by whoever writes to it,
 that a job ended twice at the same step cannot.
 """
 

@@ -14,12 +14,14 @@ import pytest
 
 from segment_health.attribution.analysers.finding import Action, Finding, Line
 from segment_health.attribution.analysers.llm.analyser import Llm
-from segment_health.attribution.analysers.llm.endpoint import Model
+from segment_health.attribution.analysers.llm.endpoint import Endpoint, Model
+from segment_health.attribution.analysers.llm.key import KeyFileError
 from segment_health.attribution.analysers.rules import Rules
 from tests.attribution.analysers.logs import Labelled, labelled
 from tests.attribution.analysers.logs import extract as parsed
 
-from .conftest import KEY, LOG, UNKNOWN, FakeModel, Preset, Reply, completion, extract, finding, says
+from .conftest import LOG, UNKNOWN, Preset, extract
+from .model import KEY, FakeModel, Reply, completion, finding, says
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +57,6 @@ def test_without_a_key_none_is_sent(model: FakeModel) -> None:
     analyser = Llm(Preset(UNKNOWN), Model(model.url, "m"), environ={})
     assert analyser.analyse(LOG, ()).action is Action.RESTART
     assert "authorization" not in model.asked[0]["headers"]
-    assert analyser.warnings() == []
     analyser.close()
 
 
@@ -151,6 +152,7 @@ def test_a_question_that_no_form_helps(model: FakeModel, llm: Make) -> None:
     "reply",
     [
         pytest.param(Reply(429, headers=(("Retry-After", "1"),)), id="429"),
+        pytest.param(Reply(429), id="429-without-a-pause"),
         pytest.param(Reply(500), id="500"),
         pytest.param(Reply(503, headers=(("Retry-After", "soon"),)), id="503"),
     ],
@@ -403,17 +405,19 @@ def test_a_key_file_that_is_none(model: FakeModel, tmp_path: Path) -> None:
     analyser.close()
 
 
-def test_what_is_said_before_it_starts(model: FakeModel, llm: Make, key_file: Path) -> None:
-    """A key that others can read is warned of, on disk and on its way."""
-    assert llm().warnings() == []
+def test_what_is_said_before_it_starts(key_file: Path) -> None:
+    """A key that others can read is warned of, on disk and on its way; one that nobody can is an error."""
+    near = Endpoint(Model("http://127.0.0.1:8000/v1", "m", str(key_file)), {})
+    assert near.warnings() == []
     key_file.chmod(0o640)
-    far = Llm(Preset(UNKNOWN), Model("http://ai.example:8000/v1", "m", str(key_file)), environ={})
-    on_disk, on_its_way = far.warnings()
+    on_disk, on_its_way = Endpoint(Model("http://ai.example:8000/v1", "m", str(key_file)), {}).warnings()
     assert on_disk == f"{key_file}: others than its owner can read the API key (mode 0640); chmod 0600 keeps it"
     assert on_its_way == "http://ai.example:8000/v1: the API key is sent there without encryption; https keeps it"
-    far.close()
-    assert len(llm().warnings()) == 1
-    assert model.asked == []
+    assert near.warnings() == [on_disk]
+    assert Endpoint(Model("http://ai.example:8000/v1", "m"), {}).warnings() == []
+    key_file.unlink()
+    with pytest.raises(KeyFileError, match="cannot be read"):
+        near.warnings()
 
 
 @pytest.mark.parametrize(

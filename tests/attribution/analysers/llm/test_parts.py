@@ -17,7 +17,8 @@ from segment_health.attribution.analysers.llm.completion import wait_seconds
 from segment_health.attribution.analysers.llm.key import Key, KeyFileError, open_to_others, read_key
 from segment_health.attribution.analysers.llm.spending import Spending
 
-from .conftest import KEY, extract
+from .conftest import extract
+from .model import KEY
 
 if TYPE_CHECKING:
     from pathlib import Path
