@@ -925,8 +925,8 @@ MUTANTS = [
         (f"{NVHCD_TESTS}/test_life.py",),
     ),
     Mutant(
-        "nvhcd: callers fill the log",
-        "segment_health/cli/nvhcd.py",
+        "callers fill the log",
+        "segment_health/cli/lines.py",
         "        if self._allowance < 1:\n",
         "        if False:\n",
         (f"{NVHCD_TESTS}/test_command.py",),
@@ -1636,7 +1636,7 @@ MUTANTS = [
     Mutant(
         "steps are illegible and the same all the same",
         f"{ANALYSERS}/rules.py",
-        'if account.steps or not account.has_trained else ""',
+        'if is_placed else ""',
         "",
         (EVENTS,),
     ),
