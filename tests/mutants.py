@@ -1636,7 +1636,7 @@ MUTANTS = [
     Mutant(
         "steps are illegible and the same all the same",
         f"{ANALYSERS}/rules.py",
-        'if account.steps or not account.has_trained else ""',
+        'if is_placed else ""',
         "",
         (EVENTS,),
     ),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from .finding import Action, Finding
 from .kind import Blame
-from .table import BY_CATEGORY
+from .table import BY_CATEGORY, UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ def settle(finding: Finding, earlier: Sequence[Finding]) -> Finding:
     if not earlier:
         return finding
     last = earlier[-1]
-    if _place(finding) > _place(last):
+    if _place(finding) > _place(last) and (last.step is not None or last.category != UNKNOWN):
         got_on = "no step" if last.step is None else f"step {last.step}"
         reason = f"{finding.reason}; but the job got on, from {got_on} to step {finding.step}"
         return replace(finding, action=Action.RESTART, reason=reason)

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from segment_health.attribution.analysers.finding import Action, Finding
+
 from .refusal import INVALID_PARAMETER, Refusal
 from .submission import Intent, cycle_of, series_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from segment_health.attribution.analysers.finding import Finding
 
     from .confine import FileState, Found
     from .submission import Submission
@@ -28,6 +28,8 @@ HELD_SECONDS = 600.0
 """How long a log that nobody asked to judge belongs to the job that announced it: jobs that succeed never do."""
 MAX_EARLIER = 16
 """Findings of earlier cycles that an analysis is given."""
+UNSEEN = Finding("unknown", Action.UNKNOWN, "nobody was asked about the first cycles of the run", "service")
+"""Stands for cycles of which nothing is known."""
 _UNKNOWN = "unknown"
 
 
@@ -104,7 +106,8 @@ def earlier_than(attempt: Attempt, judged: Iterable[Attempt]) -> list[Finding]:
     """Return what was found in earlier cycles of the same run of a training, oldest first.
 
     `judged` are completed attempts of its series. A requeued job counts from 0 again: going back in time, the
-    first one whose cycle is not an earlier one is of another run, and so is all before it.
+    first one whose cycle is not an earlier one is of another run, and so is all before it. Where nothing is known
+    of how a run began, `UNSEEN` stands for it: the script may have got further then than it ever did since.
     """
     found: list[Finding] = []
     if attempt.cycle is None:
@@ -117,6 +120,8 @@ def earlier_than(attempt: Attempt, judged: Iterable[Attempt]) -> list[Finding]:
             break
         found.append(other.finding)
         cycle = other.cycle
+    if cycle > 0 and len(found) < MAX_EARLIER:
+        found.append(UNSEEN)
     return found[::-1]
 
 

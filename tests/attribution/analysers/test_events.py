@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from segment_health.attribution.analysers.finding import Action, Extract, Line
+from segment_health.attribution.analysers.finding import Action, Extract, Finding, Line
 from segment_health.attribution.analysers.rules import Rules
 
 from .logs import extract, judged
@@ -71,6 +73,17 @@ def labelled(text: str, who: int | str) -> str:
 def test_a_stop_at_once_is_certain(log: str, is_stop: bool) -> None:
     """Only where the script cannot have worked, whoever runs it, and nobody says more."""
     assert (judged(log).action is Action.STOP) == is_stop
+
+
+def test_certainty_wants_to_know_how_the_run_began() -> None:
+    """Where an earlier cycle is not known, or failed otherwise, the script may have worked in it."""
+    unknown = Finding("unknown", Action.UNKNOWN, "nobody was asked", "service")
+    whole = extract(IMPORT)
+    first = Rules().analyse(whole, ())
+    assert first.action is Action.STOP
+    assert Rules().analyse(whole, (unknown,)).action is Action.RESTART
+    assert Rules().analyse(whole, (replace(first, signature="other"),)).action is Action.RESTART
+    assert Rules().analyse(whole, (first,)).action is Action.STOP
 
 
 def test_certainty_wants_the_beginning_of_the_log() -> None:

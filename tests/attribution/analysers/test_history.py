@@ -61,6 +61,13 @@ def test_progress_is_a_restart_whatever_was_found() -> None:
         assert "from step 50 to step 100" in settled.reason
 
 
+def test_a_cycle_of_which_nothing_is_known_is_no_progress() -> None:
+    """It may have got further: nothing is said of it."""
+    unknown = Finding("unknown", UNKNOWN, "nobody was asked", "service")
+    assert settle(OOM, [unknown]) is OOM
+    assert settle(OOM, [unknown, OOM]).action is STOP
+
+
 def test_the_reason_says_what_came_again() -> None:
     """Where, and how often."""
     assert settle(OOM, [OOM]).reason == "it means: the same at step 100 in 2 consecutive cycles"

@@ -11,6 +11,7 @@ from segment_health.attribution.analysers.finding import Action, Finding
 from segment_health.attribution.service.attempt import (
     HELD_SECONDS,
     MAX_EARLIER,
+    UNSEEN,
     Attempt,
     Status,
     earlier_than,
@@ -149,16 +150,19 @@ def done(cycle: int | None, sequence: int, **more: object) -> Attempt:
 @pytest.mark.parametrize(
     ("judged", "cycle", "reasons"),
     [
-        ([], 3, []),
+        ([], 3, [UNSEEN.reason]),
+        ([], 0, []),
         ([done(0, 1), done(1, 2), done(2, 3)], 3, ["0@1", "1@2", "2@3"]),
         ([done(0, 1), done(2, 2)], 3, ["0@1", "2@2"]),
         ([done(2, 2), done(0, 1)], 3, ["0@1", "2@2"]),
+        # Nobody knows how far the first cycles got.
+        ([done(1, 1), done(2, 2)], 3, [UNSEEN.reason, "1@1", "2@2"]),
         # A requeued job counts from 0 again: what came before is another run.
         ([done(0, 1), done(1, 2), done(2, 3), done(0, 4)], 1, ["0@4"]),
         ([done(3, 1), done(0, 2), done(1, 3)], 3, ["0@2", "1@3"]),
         ([done(0, 1), done(1, 2)], 0, []),
-        ([done(0, 1), done(1, 2)], 1, []),
-        ([done(0, 1), done(None, 2)], 3, []),
+        ([done(0, 1), done(1, 2)], 1, [UNSEEN.reason]),
+        ([done(0, 1), done(None, 2)], 3, [UNSEEN.reason]),
         ([done(0, 1), done(1, 99)], 3, ["0@1"]),
         ([done(0, 1), done(1, 2, finding=None)], 3, ["0@1"]),
         ([done(0, 1)], None, []),
