@@ -29,6 +29,7 @@ OOM = "torch.OutOfMemoryError: CUDA out of memory."
         pytest.param(f"cn07: [rank12]: {OOM}", "12", "cn07", id="host-and-rank"),
         pytest.param(f"cn07:11:22 [3] {OOM}", None, "cn07", id="nccl"),
         pytest.param(f"Mar  4 02:12:31 gpu-a17 kernel: [812.118000] {OOM}", None, "gpu-a17", id="syslog"),
+        pytest.param(f"May  1 00:00:00 nd04 kernel: [123.4] {OOM}", None, "nd04", id="syslog-of-a-short-time"),
         pytest.param(f"2026-01-02T03:04:05.678Z ERROR {OOM}", None, None, id="time-and-level"),
         pytest.param(f"[2026-01-02 03:04:05,678] [ERROR] {OOM}", None, None, id="brackets"),
         pytest.param(f"ERROR:trainer.loop:{OOM}", None, None, id="logging"),
