@@ -33,7 +33,7 @@ WAIT_SECONDS = 45.0
 
 
 class PerMinute(NamedTuple):
-    """Requests a minute of one address: submissions, questions about logs, previews."""
+    """Requests a minute of one address: submissions, questions about logs, previews and each kind of list."""
 
     submit: int = 1200
     ask: int = 60
@@ -69,9 +69,10 @@ def application(analyses: Analyses, traits: Traits) -> Starlette:
         Route("/logs", api.limited(traits.per_minute.ask, api.ask), methods=["GET"]),
         Route("/print", api.limited(traits.per_minute.preview, api.preview)),
         Route("/healthz", api.health),
-        Route("/stats", api.stats),
-        Route("/inflight", api.in_flight),
-        Route("/jobs", api.jobs),
+        *(
+            Route(path, api.limited(traits.per_minute.preview, answer))
+            for path, answer in (("/stats", api.stats), ("/inflight", api.in_flight), ("/jobs", api.jobs))
+        ),
     ]
     handlers: dict[Any, Any] = {Refusal: api.refuse, Exception: api.fail, 404: api.no_such, 405: api.no_such}
     made = Starlette(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import logging
 import os
@@ -84,7 +85,7 @@ def run(settings: Settings, log: Log, environ: MutableMapping[str, str]) -> None
         opening = desk.put(lambda: _register(settings))
         try:
             register = opening.result(_START_SECONDS)
-        except TimeoutError:
+        except (concurrent.futures.TimeoutError, TimeoutError):  # one since Python 3.11
             raise StartError(f"{settings.state}: its storage does not answer") from None
         try:
             socket = listening.listen(settings.listen)

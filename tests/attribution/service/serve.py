@@ -1,4 +1,7 @@
-"""The service with a worker of the tests' own: `python serve.py JSON`, which holds what server.Settings takes."""
+"""The service with a worker of the tests' own: `python serve.py JSON`, which holds what server.Settings takes.
+
+`rules` makes it judge by rules, with the product's own worker.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ def main() -> None:
         limits=limits,
         export=Destination(told["export"], 2.0, 0.1, 0.5) if "export" in told else None,
         blame=told.get("blame", ""),
-        worker=(sys.executable, str(Path(__file__).with_name("analyst.py"))),
+        worker=() if told.get("rules") else (sys.executable, str(Path(__file__).with_name("analyst.py"))),
     )
     run(settings, ServiceLog("text", time.time), os.environ)
 
