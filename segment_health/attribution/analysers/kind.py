@@ -34,6 +34,8 @@ class Blame(IntEnum):
     """The one that it names: the group `node`."""
     PEERS = 3
     """The one that several others name (the group `peer`), or the only one that names several others."""
+    ODD = 4
+    """The host that says it, where others speak and do not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,18 +84,29 @@ MACHINE = (
     ),
     Kind(
         "cuda-driver",
-        "a node's GPUs or their driver cannot be used",
+        "a node's driver is not ready",
         Role.LOST,
         told(
-            _CUDA + r"(?:system not yet initialized|no CUDA-capable device|CUDA driver version is insufficient"
-            r"|system has unsupported display driver|initialization error|unknown error)",
-            r"No CUDA GPUs are available",
-            r"CUDA driver initialization failed",
-            r"Failed to initialize NVML: (?:Driver/library version mismatch|Unknown Error)",
-            r"libcuda\.so\.1: cannot open shared object file",
+            _CUDA + r"(?:system not yet initialized|system has unsupported display driver)",
+            r"Failed to initialize NVML: Driver/library version mismatch",
         ),
         is_outage=True,
         blame=Blame.SPEAKER,
+    ),
+    Kind(
+        "no-gpu",
+        "no GPU can be used",
+        Role.LOST,
+        told(
+            _CUDA + r"(?:no CUDA-capable device|CUDA driver version is insufficient|initialization error"
+            r"|unknown error)",
+            r"No CUDA GPUs are available",
+            r"CUDA driver initialization failed",
+            r"Failed to initialize NVML: ",
+            r"libcuda\.so\.1: cannot open shared object file",
+        ),
+        is_outage=True,
+        blame=Blame.ODD,  # where no host has one, settings or the image are to blame
     ),
     Kind(
         "link-down",

@@ -55,7 +55,7 @@ class Rules:
             source=SOURCE,
             signature=signature,
             evidence=_evidence(cause, live),
-            nodes=_nodes(cause, live),
+            nodes=_nodes(cause, live, {speaker.host for speaker in account.speakers}),
             step=account.step,
         )
 
@@ -128,13 +128,16 @@ def _evidence(cause: Event, live: Sequence[Event]) -> tuple[Line, ...]:
     return tuple(event.line for event in chosen)
 
 
-def _nodes(cause: Event, live: Sequence[Event]) -> tuple[str, ...]:
+def _nodes(cause: Event, live: Sequence[Event], hosts: set[str | None]) -> tuple[str, ...]:
     """Return whom the log blames, where that is hardware: few, or nobody."""
     same = [event for event in live if event.kind is cause.kind]
     if cause.kind.blame is Blame.PEERS:
         return _blamed_by_peers(same)
     if cause.kind.blame is Blame.NAMED:
         return _few(event.named for event in same)
+    if cause.kind.blame is Blame.ODD:
+        of_hosts = {event.said.host for event in same}
+        return _few(of_hosts) if {host for host in hosts if host is not None} - of_hosts else ()
     return _few(event.said.host for event in same) if cause.kind.blame is Blame.SPEAKER else ()
 
 

@@ -31,7 +31,7 @@ _PREFIXES = tuple(
         # When.
         r"\[?\d{4}-\d\d-\d\d[T_ ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?:? ?(?:- )?",
         r"\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]?:? ?(?:- )?",
-        r"\[ {0,6}\d{1,9}\.\d{3,6}\] ",
+        r"\[ {0,6}\d{1,9}\.\d{1,9}\] ",
         # How loud; glog and torch say when and where in one.
         r"\[?(?P<letter>[WEIFC])\d{3,4} \d\d:\d\d:\d\d\.\d{1,9}(?: \d{1,8})? [\w./-]{1,120}:\d{1,6}\] ?",
         r"\[?(?P<letter>[WEI]) [\w./-]{1,120}:\d{1,6}\] ?",

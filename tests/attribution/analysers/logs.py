@@ -90,6 +90,7 @@ def _blame_of(kind: Kind) -> str:
         Blame.SPEAKER: "the host that says so",
         Blame.NAMED: "the node that is named",
         Blame.PEERS: "the one whom several do not reach",
+        Blame.ODD: "the host that says so, where others do not",
     }[kind.blame]
 
 

@@ -110,6 +110,7 @@ def test_certainty_wants_the_beginning_of_the_log() -> None:
         pytest.param("WARNING " + OOM, "unknown", id="a-warning"),
         pytest.param(labelled(OOM, 1) + labelled("a\nb\nc", 1), "unknown", id="its-rank-goes-on"),
         pytest.param(labelled(OOM, 1) + labelled("a\nb\nc", 2), "cuda-oom", id="another-rank-goes-on"),
+        pytest.param("== log of the last run ==\n" + "x\n" * 500 + OOM, "cuda-oom", id="no-quotation-is-so-long"),
         pytest.param(
             "----- stderr of the last attempt -----\n" + OOM + "----- end -----\nKilled\n", "unknown", id="quoted"
         ),
@@ -186,6 +187,8 @@ XID = "Mar  4 02:12:31 {} kernel: NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen
             id="who-tells-of-it",
         ),
         pytest.param("n1: " + OOM, (), id="no-hardware"),
+        pytest.param("n1: RuntimeError: No CUDA GPUs are available\n", (), id="whoever-speaks-has-no-gpu"),
+        pytest.param("n1: RuntimeError: No CUDA GPUs are available\nn2: here\n", ("n1",), id="others-have-one"),
         pytest.param(
             "".join(
                 f"n{n}:1:2 [0] NCCL WARN NET/IB : Got completion from peer n9<1> with status=12\n" for n in (1, 2)

@@ -115,6 +115,25 @@ def test_the_last_step_is_found_however_many_there_are(tmp_path: Path) -> None:
     assert len(found.lines) < 300
 
 
+def test_a_log_that_was_emptied_under_its_writer_begins_with_a_hole(tmp_path: Path) -> None:
+    """The hole is passed over, and one in the midst too; lines have the numbers that they have."""
+    path = tmp_path / "log"
+    with path.open("wb") as log:
+        log.seek(64 << 20)
+        log.write(b"\nstep: 7 loss: 2\n" * 3)
+        log.seek(128 << 20)
+        log.write(b"\nsrun: error: Node failure on n3\n" + b"a usual line\n" * 100_000)
+    os.truncate(path, 256 << 20)
+    with opened(path) as descriptor:
+        found = read(descriptor, SMALL)
+    assert [line.text for line in found.lines if line.number in {6, 8}] == [
+        "step: 7 loss: 2",
+        "srun: error: Node failure on n3",
+    ]
+    finding = Rules().analyse(found, ())
+    assert (finding.category, finding.step, finding.nodes) == ("node-failure", 7, ("n3",))
+
+
 def test_a_failure_in_one_endless_line_is_found(tmp_path: Path) -> None:
     """Where a program prints no newline for a gigabyte, what it drew over is still searched."""
     path = tmp_path / "log"
