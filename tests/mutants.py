@@ -1580,8 +1580,8 @@ MUTANTS = [
     Mutant(
         "it is certain though the beginning was not read",
         f"{ANALYSERS}/rules.py",
-        "all(line.number is not None and line.number <= number for",
-        "all(number for",
+        "if line.number is None or line.number > before + 1:",
+        "if False:",
         (EVENTS,),
     ),
     Mutant(
