@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ _MAX_ANSWER = 4 << 20
 _MAX_LEFT = 8
 """Workers that may hang in the kernel, beyond any signal, before no more are started."""
 _REAP_SECONDS = 2.0
+_END_SECONDS = 1.0
+"""What killed workers may take to be gone, when all is over."""
 
 
 class CrewError(Exception):
@@ -77,6 +80,9 @@ class Crew:
         for worker in [*self._idle, *self._busy]:
             self._end(worker)
         self._idle.clear()
+        deadline = time.monotonic() + _END_SECONDS
+        while self.hanging and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def _started(self) -> _Worker:
         if self.hanging >= _MAX_LEFT:

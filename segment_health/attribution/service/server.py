@@ -30,6 +30,7 @@ from .storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
+    from socket import socket as Socket  # noqa: N812 - a parameter has its name
 
     from segment_health.address import Address
 
@@ -88,16 +89,22 @@ def run(settings: Settings, log: Log, environ: MutableMapping[str, str]) -> None
         except (concurrent.futures.TimeoutError, TimeoutError):  # one since Python 3.11
             raise StartError(f"{settings.state}: its storage does not answer") from None
         try:
-            socket = listening.listen(settings.listen)
-        except OSError as error:
-            raise StartError(f"--listen {settings.listen}: {error.strerror or error}") from error
-        asyncio.run(_Service(settings, log, environ, register, desk).run(socket))
-        desk.put(register.close)
+            socket = _listening(settings)
+            asyncio.run(_Service(settings, log, environ, register, desk).run(socket))
+        finally:
+            desk.put(register.close)
     finally:
         if socket is not None:
             listening.close(socket, settings.listen)
         if not desk.close(_END_SECONDS):
             log.say("WARNING", "end", f"{settings.state}: its storage does not answer; what was accepted is in it")
+
+
+def _listening(settings: Settings) -> Socket:
+    try:
+        return listening.listen(settings.listen)
+    except OSError as error:
+        raise StartError(f"--listen {settings.listen}: {error.strerror or error}") from error
 
 
 def _register(settings: Settings) -> Register:

@@ -30,7 +30,7 @@ class Limits:
     """Of one analysis, with all its tries and the waits between them."""
     prompt_tokens: int = 12_000
     """Of one question."""
-    answer_tokens: int = 2_000
+    answer_tokens: int = 4_000
     """Of its answer, as the server counts them; what a model thinks before it answers counts too."""
     questions_per_job: int = 10
     """One for each cycle of a job that failed; after that the rules are alone."""

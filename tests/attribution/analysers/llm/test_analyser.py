@@ -42,7 +42,7 @@ def test_an_answer_counts_with_its_evidence(model: FakeModel, llm: Make) -> None
     assert asked["headers"]["accept-encoding"] == "identity"
     assert asked["body"]["model"] == "m-1"
     assert asked["body"]["response_format"]["type"] == "json_schema"
-    assert asked["body"]["max_tokens"] == 2000
+    assert asked["body"]["max_tokens"] == 4000
 
 
 def test_a_stop_of_the_rules_costs_nothing(model: FakeModel, llm: Make) -> None:
@@ -328,7 +328,7 @@ def test_a_job_has_so_many_questions(model: FakeModel, llm: Make) -> None:
 
 def test_a_day_has_so_many_tokens(model: FakeModel, llm: Make) -> None:
     """What is spent is spent, for all jobs together."""
-    analyser = llm(tokens_per_day=6000, prompt_tokens=2000)
+    analyser = llm(tokens_per_day=6000, prompt_tokens=2000, answer_tokens=2000)
     found = [analyser.analyse(LOG, ()) for _ in range(4)]
     assert [each.action for each in found][-1] is Action.UNKNOWN
     assert "the 6000 tokens of this day are spent" in found[-1].reason
