@@ -1601,8 +1601,8 @@ MUTANTS = [
     Mutant(
         "progress is no reason to go on",
         f"{ANALYSERS}/history.py",
-        "    if _place(finding) > _place(last):",
-        "    if False:",
+        "    if _place(finding) > _place(last) and",
+        "    if False and",
         (HISTORY,),
     ),
     Mutant(
