@@ -1608,8 +1608,8 @@ MUTANTS = [
     Mutant(
         "it is certain though the beginning was not read",
         f"{ANALYSERS}/rules.py",
-        "all(line.number is not None and line.number <= number for",
-        "all(number for",
+        "if line.number is None or line.number > before + 1:",
+        "if False:",
         (EVENTS,),
     ),
     Mutant(
@@ -1629,8 +1629,8 @@ MUTANTS = [
     Mutant(
         "progress is no reason to go on",
         f"{ANALYSERS}/history.py",
-        "    if _place(finding) > _place(last):",
-        "    if False:",
+        "    if _place(finding) > _place(last) and",
+        "    if False and",
         (HISTORY,),
     ),
     Mutant(

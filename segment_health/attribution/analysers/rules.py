@@ -89,8 +89,17 @@ def _is_certain(
         return False  # it got further once, with the same script
     if not _all_say_so(same, account):
         return False  # perhaps it is their node's
-    head = extract.lines[: cause.index + 1]
-    return all(line.number is not None and line.number <= number for number, line in enumerate(head, 1))
+    return _is_without_gap(extract.lines[: cause.index + 1])
+
+
+def _is_without_gap(head: Sequence[Line]) -> bool:
+    """Tell whether lines are all from the first on; what was drawn over one another has one number."""
+    before = 0
+    for line in head:
+        if line.number is None or line.number > before + 1:
+            return False
+        before = line.number
+    return True
 
 
 def _all_say_so(events: Sequence[Event], account: Account) -> bool:

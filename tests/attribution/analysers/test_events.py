@@ -92,6 +92,8 @@ def test_certainty_wants_the_beginning_of_the_log() -> None:
     lines = tuple(Line(line.number + 50 if line.number else None, line.text) for line in whole.lines[1:])
     assert Rules().analyse(whole, ()).action is Action.STOP
     assert Rules().analyse(Extract((whole.lines[0], *lines), 10_000, is_whole=False), ()).action is Action.RESTART
+    drawn = (*[Line(1, "50%")] * 60, *(Line(9, line.text) for line in whole.lines[1:]))
+    assert Rules().analyse(Extract(drawn, 10_000, is_whole=False), ()).action is Action.RESTART
     unnumbered = tuple(Line(None, line.text) for line in whole.lines)
     assert Rules().analyse(Extract(unnumbered, 10_000, is_whole=False), ()).action is Action.RESTART
 
