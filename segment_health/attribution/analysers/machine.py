@@ -165,6 +165,7 @@ MACHINE = (
             r"(?:.*: )?(?:Stale (?:NFS )?file handle|Transport endpoint is not connected"
             r"|Cannot send after transport endpoint shutdown|Remote I/O error)",
             r"(?:\w+: )?(?:cannot open |read(?:ing)? error: |write error: ).*Input/output error",
+            r"\w*Error: .*: Input/output error",
         ),
         is_outage=True,
     ),

@@ -10,6 +10,13 @@ _CUDA = r"(?:(?:NCCL WARN )?Cuda failure (?:\d+ )?'?|CUDA error(?: \d+)?: )"
 
 PROGRAM = (
     Kind(
+        "cuda-memory-held",
+        "another process has memory of a GPU, and the rest did not suffice",
+        Role.CAUSE,
+        told(r"(?:CUDA|HIP|XPU) out of memory\b.*\bProcess \d+ has .*\bthis process has "),
+        is_outage=True,  # one that a killed cycle left behind, or of another job
+    ),
+    Kind(
         "cuda-oom",
         "a GPU's memory did not suffice",
         Role.CAUSE,
@@ -87,7 +94,9 @@ PROGRAM = (
         Expression(
             any_of(
                 [
-                    r"[\w./-]+: error: (?:unrecognized|the following arguments are|argument -|ambiguous)",
+                    r"[\w./-]+: error: (?:unrecognized|the following arguments are|ambiguous)",
+                    # Of an empty value: what Slurm should have set is not set on a node.
+                    r"[\w./-]+: error: argument -[^']*(?:'[^']|$)",
                     raised(
                         r"(?:ConfigKeyError|ConfigAttributeError|ConfigCompositionException|MissingMandatoryValue"
                         r"|InterpolationKeyError|MissingConfigException|OverrideParseException)\b",

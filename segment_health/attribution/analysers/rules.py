@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from .events import Account, Event, account_of
@@ -22,6 +23,9 @@ SOURCE = "rules"
 _MAX_EVIDENCE = 5
 _GENERATED = re.compile(r"^/(?:tmp|var/tmp|dev/shm)/|^<|cache|torchinductor|torch_extensions", re.IGNORECASE)
 """Files that a program wrote, or that every job of a site has: half of one is the node's fault."""
+_BY_SIGNAL = re.compile(r"exitcode: -(?:[346789]|11)\b|\b(?:Killed|Aborted)\b")
+"""How an end is told that no exception made."""
+_TASKS_OF = re.compile(r"srun: error: ([A-Za-z0-9.-]+): tasks? ")
 
 
 class Rules:
@@ -81,13 +85,14 @@ def _is_certain(
     if not cause.kind.is_certain or account.has_trained or account.has_loose_quote:
         return False
     same = [event for event in live if event.kind is cause.kind]
-    if any(event.kind is not cause.kind and event.kind.category != "ended" for event in live):
+    others = [event for event in live if event.kind is not cause.kind]
+    if any(event.kind.category != "ended" or _BY_SIGNAL.search(event.said.text) for event in others):
         return False  # the script may be all right, and what it stands on not
     if any(index > same[-1].index for index in account.usual) or _GENERATED.search(cause.path):
         return False  # somebody went on; or it is no script of people's
     if any(signature != _signature(cause, account) for signature in before):
         return False  # it got further once, with the same script
-    if not _all_say_so(same, account):
+    if not _all_say_so(same, others, account):
         return False  # perhaps it is their node's
     return _is_without_gap(extract.lines[: cause.index + 1])
 
@@ -102,8 +107,11 @@ def _is_without_gap(head: Sequence[Line]) -> bool:
     return True
 
 
-def _all_say_so(events: Sequence[Event], account: Account) -> bool:
+def _all_say_so(events: Sequence[Event], others: Sequence[Event], account: Account) -> bool:
     """Tell whether a failure is not that of few of several ranks, or of one of several hosts."""
+    ended = {found[1] for event in others if (found := _TASKS_OF.match(event.said.text))}
+    if len(events) < len(ended):
+        return False  # on some hosts that Slurm names nobody says so
     ranks = {speaker.rank for speaker in account.speakers if speaker.rank is not None}
     hosts = {speaker.host for speaker in account.speakers if speaker.host is not None}
     of_ranks = {event.said.rank for event in events}
@@ -116,12 +124,15 @@ def _all_say_so(events: Sequence[Event], account: Account) -> bool:
 def _signature(cause: Event, account: Account) -> str:
     """Return what two failures have in common that are alike: no numbers, addresses, hosts, ranks, times.
 
-    Among another number of ranks it is another failure, and so it is before any step from another checkpoint.
+    Among another number of ranks it is another failure. So it is, before any step, from another checkpoint, and
+    where much more or much less was said before it: it came after another time.
     """
     among = f" among {account.world}" if account.world else ""
     epoch = f" in epoch {account.epoch}" if account.epoch else ""
     resumed = f" from {account.resumed}" if account.resumed is not None and not account.steps else ""
-    return f"{cause.kind.category}: {masked(cause.said.text)}{among}{epoch}{resumed}"
+    said = bisect_left(account.usual, cause.index).bit_length() // 2
+    after = f" behind 4^{said} lines" if said > 1 and not account.steps else ""
+    return f"{cause.kind.category}: {masked(cause.said.text)}{among}{epoch}{resumed}{after}"
 
 
 def _evidence(cause: Event, live: Sequence[Event]) -> tuple[Line, ...]:

@@ -20,8 +20,13 @@ _BAR = (
 _SIGNS = (
     r"(?i:\bloss(?:/[\w/]{1,40})?['\"]?(?:[^\d\n\w]|is|of){1,15}\d)",
     r"(?i:\bbatch)[ :=]{1,3}\d{1,13}/\d",
-    r"\d ?(?i:it|tok|tokens|samples|steps|seq)/s(?:ec)?\b",
+    r"\d ?[kKMG]? ?(?i:it|tok|tokens|samples|steps|seq)/s(?:ec)?\b",
     r"(?i:\bgrad[ _]norm)['\"]?[ :=]{1,4}\d",
+    # Who saves has something to save.
+    r"(?i:\b(?:saved|saving|wrote)[^/]{0,40} (?:checkpoint|ckpt|state|weights)\b)",
+    r"(?i:\b(?:checkpoint|state|model|weights) (?:(?:was|is|has been) )?saved\b|\basync_save\b)",
+    r"(?i:\bepoch \w{1,20} (?:is )?(?:finished|done|completed?|ended|over|took)\b)",
+    r"(?i:\b(?:finished|done|completed|processed) \d{1,9} ?(?:of|/) ?\d)",
 )
 _METRIC = Expression(
     r"(?i)\bloss|\blr\b|learning.rate|tok(?:en)?s?/s|it/s|s/it|samples|grad.norm|throughput|tflops|\bppl\b|perplexity"
@@ -79,11 +84,14 @@ _RESUMED = Expression(
     r"(?i)\b(?:resum|restor|load|continu|start(?:ing|ed)? from)\w*\b"
     r".*?(?:step|iter(?:ation)?)[ =:_/-]{1,4}0*(\d{1,13})\b"
 )
+_RESUMED_FROM = Expression(
+    r"(?i)\b(?:resum|restor|load|continu|start(?:ing|ed)? from)\w*\b.*?\b(?:checkpoint|ckpt)[=:_/-]0*(\d{1,13})\b"
+)
 
 
 def resumed_at(text: str) -> int | None:
     """Return the step of the checkpoint that a line says training goes on from; None where it says none."""
-    found = _RESUMED.search(text)
+    found = _RESUMED.search(text) or _RESUMED_FROM.search(text)
     return None if found is None else _checked(found[1])
 
 

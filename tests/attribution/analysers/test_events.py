@@ -20,6 +20,8 @@ Traceback (most recent call last):
 ModuleNotFoundError: No module named 'nothing'
 """
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1 GiB.\n"
+ENDED = "api.py:869] failed (exitcode: {}) local_rank: 0 (pid: 1) of binary: python3\n"
+TASK = "srun: error: {}: task 0: Exited with exit code {}\n"
 END = """\
 E0605 04:01:19.411 1201 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) local_rank: 0
 torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
@@ -68,6 +70,15 @@ def labelled(text: str, who: int | str) -> str:
         pytest.param(IMPORT + "\nDuring handling of the above exception, another exception occurred:\n\n"
                      + IMPORT.replace("ModuleNotFoundError: No module", "TypeError: no"), False, id="replaced"),
         pytest.param("===== log of the previous job =====\n" + IMPORT, False, id="a-quotation-without-an-end"),
+        pytest.param(IMPORT + ENDED.format(1), True, id="ended-as-an-exception-ends"),
+        pytest.param(IMPORT + ENDED.format(-9), False, id="killed"),
+        pytest.param(IMPORT + TASK.format("n1", 1), True, id="the-only-host"),
+        pytest.param(IMPORT + TASK.format("n1", 1) + TASK.format("n2", 143), False, id="once-for-two-hosts"),
+        pytest.param(IMPORT * 2 + TASK.format("n1", 1) + TASK.format("n2", 1), True, id="of-each-host"),
+        pytest.param("group 1 at 1.3M tok/s\n" + IMPORT, False, id="a-rate-in-millions"),
+        pytest.param("train.py: error: argument --lr: invalid float value: 'x'\n", True, id="a-wrong-value"),
+        pytest.param("train.py: error: argument --lr: expected one argument\n", True, id="no-value"),
+        pytest.param("train.py: error: argument --rank: invalid int value: ''\n", False, id="a-value-not-set"),
     ],
 )  # fmt: skip
 def test_a_stop_at_once_is_certain(log: str, is_stop: bool) -> None:
@@ -157,6 +168,16 @@ BAR = " {}%|####      | {}/{} [00:10<00:10,  1.0it/s]\n"
             id="counted-from-the-checkpoint",
         ),
         pytest.param(
+            ["Resuming from checkpoint-500\n", "Resuming from checkpoint-900\n"], False, id="by-checkpoints-alone"
+        ),
+        pytest.param(["Saved state to /ckpt/a\n"] * 2, False, id="who-saves-has-trained"),
+        pytest.param(["checkpoint saved at /a\n"] * 2, False, id="whose-checkpoint-is-saved"),
+        pytest.param(["finished 3 of 9 shards\n", "finished 6 of 9 shards\n"], False, id="parts-of-the-data"),
+        pytest.param(["Checkpoints will be saved to /ckpt\n"] * 2, True, id="who-will-save-has-not"),
+        pytest.param(["epoch two finished, bleu\n", "epoch six finished, bleu\n"], False, id="epochs-in-words"),
+        pytest.param(["alive\n" * 20, "alive\n" * 900], False, id="much-later"),
+        pytest.param(["alive\n" * 20, "alive\n" * 30], True, id="about-as-late"),
+        pytest.param(
             [
                 BAR.format(50, 500, 1000) + BAR.format(100, 50, 50),
                 BAR.format(70, 700, 1000) + BAR.format(100, 50, 50),
@@ -170,6 +191,34 @@ def test_when_a_second_cycle_got_no_further(cycles: list[str], is_stop: bool) ->
     """Steps are those of the job, however they are printed; what is not known is no reason to stop."""
     logs = [cycle + OOM for cycle in cycles or ["", ""]]
     assert (judged(*logs).action is Action.STOP) == is_stop
+
+
+@pytest.mark.parametrize(
+    ("text", "category"),
+    [
+        pytest.param(
+            "ImportError: /v/libtorch.so: cannot read file data: Input/output error",
+            "storage-lost",
+            id="a-library-that-cannot-be-read",
+        ),
+        pytest.param("ImportError: cannot import name 'x' from 'y'", "python-import", id="no-library"),
+        pytest.param(
+            OOM.strip()
+            + " Process 42 has 60 GiB memory in use. Including non-PyTorch memory, this process has 9 GiB",
+            "cuda-memory-held",
+            id="memory-of-others",
+        ),
+        pytest.param(
+            OOM.strip() + " Process 42 has 78 GiB memory in use. Of it 77 GiB are allocated",
+            "cuda-oom",
+            id="its-own-by-the-number-outside-its-container",
+        ),
+    ],
+)
+def test_what_a_message_means(text: str, category: str) -> None:
+    """One word more makes it another failure."""
+    log = 'Traceback (most recent call last):\n  File "/shared/train.py", line 1, in <module>\n' + text
+    assert judged(log).category == category
 
 
 XID = "Mar  4 02:12:31 {} kernel: NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen off the bus.\n"
