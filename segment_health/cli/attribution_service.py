@@ -123,8 +123,8 @@ def serve(*, listen: str, allowed_root: str, state: str, log_format: str, log_le
     from segment_health.attribution.service import server  # noqa: PLC0415 - each command loads what it needs
     from segment_health.attribution.service.analyses import Limits  # noqa: PLC0415
     from segment_health.attribution.service.app import PerMinute  # noqa: PLC0415
+    from segment_health.attribution.service.drain import Patience  # noqa: PLC0415
     from segment_health.attribution.service.export import Destination  # noqa: PLC0415
-    from segment_health.attribution.service.quiet import Patience  # noqa: PLC0415
     from segment_health.attribution.service.register import RegisterError  # noqa: PLC0415
 
     reserve_streams()
@@ -166,7 +166,7 @@ def _analyser(told: dict[str, Any], state: str, log: ServiceLog) -> dict[str, An
     if told["analyser"] == "rules":
         return {"name": "rules"}
     from segment_health.attribution.http import NoAnswerError  # noqa: PLC0415 - loads httpx
-    from segment_health.attribution.service.making import llm_of  # noqa: PLC0415
+    from segment_health.attribution.service.analyser import llm_of  # noqa: PLC0415
 
     for field in ("llm_base_url", "llm_model"):
         if not told[field]:

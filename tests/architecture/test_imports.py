@@ -30,7 +30,7 @@ BREACHES = {
         "import segment_health.attribution.blame.directory",
     ),
     "attribution-service-layers": (
-        "segment_health/attribution/service/quiet.py",
+        "segment_health/attribution/service/drain.py",
         "import segment_health.attribution.service.server",
     ),
     "analysers-layers": (

@@ -1,7 +1,7 @@
 """The life of logs: accepted and written down, waited for until they are whole, analysed, and told.
 
-What is known stands in memory (book); the register has it for the next start. Logs are touched by workers alone
-(storage), the register by a thread of its own (journal, desk).
+What is known stands in memory (known_logs); the register has it for the next start. Logs are touched by workers
+alone (storage), the register by a thread of its own (journal, disk_thread).
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from .attempt import Attempt, Status, finished, submitted
-from .crew import CrewError, LateError
-from .quiet import Patience, Quiet
+from .drain import Drain, Patience
 from .refusal import JOB_LIMIT, NOT_FOUND, STATE, Refusal
 from .register import Change, RegisterError
 from .submission import Intent
+from .worker_pool import LateError, PoolError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from segment_health.attribution.analysers.finding import Finding
 
-    from .book import Book
     from .confine import FileState
     from .journal import Journal
+    from .known_logs import KnownLogs
     from .storage import Storage
     from .submission import Submission
 
@@ -62,10 +62,10 @@ class Ports(NamedTuple):
 class Analyses:
     """Takes logs, and tells what was found in them. `analyser` is what this is known as."""
 
-    def __init__(self, ports: Ports, limits: Limits, book: Book, analyser: str) -> None:
+    def __init__(self, ports: Ports, limits: Limits, known: KnownLogs, analyser: str) -> None:
         self._ports = ports
         self._limits = limits
-        self._book = book
+        self._known = known
         self._say = ports.say
         self.analyser = analyser
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -78,7 +78,7 @@ class Analyses:
 
     def resume(self) -> None:
         """Begin again what was accepted before, and not judged."""
-        waiting = [attempt for attempt in self._book.all() if attempt.status is Status.IN_FLIGHT]
+        waiting = [attempt for attempt in self._known.all() if attempt.status is Status.IN_FLIGHT]
         for attempt in sorted(waiting, key=lambda attempt: attempt.sequence):
             self._begin(attempt)
         if waiting:
@@ -100,15 +100,15 @@ class Analyses:
 
     async def find(self, path: str, seconds: float) -> Attempt:
         """Return what is known of a log, after its analysis if that takes no longer. Raises Refusal."""
-        attempt = self._book.named(path)
+        attempt = self._known.named(path)
         if attempt is None:  # by another name than it was announced
-            attempt = self._book.get((await self._ports.storage.look(path)).path)
+            attempt = self._known.get((await self._ports.storage.look(path)).path)
         if attempt is None:
             raise Refusal(NOT_FOUND, "log_path has not been submitted")
         task = self._tasks.get(attempt.path)
         if task is not None and seconds > 0:
             await asyncio.wait([task], timeout=seconds)
-        return self._book.get(attempt.path) or attempt
+        return self._known.get(attempt.path) or attempt
 
     async def preview(self, path: str) -> str:
         """Return how a log begins. Raises Refusal."""
@@ -116,7 +116,7 @@ class Analyses:
 
     def attempts(self) -> list[Attempt]:
         """Return all that is known, in order of registration."""
-        return self._book.all()
+        return self._known.all()
 
     def issues(self) -> list[str]:
         """Say what is wrong with the service itself."""
@@ -138,8 +138,8 @@ class Analyses:
     async def _submit(self, told: Submission) -> str:
         found = await self._ports.storage.look(told.log_path)
         async with self._alone(found.path):
-            former = self._book.get(found.path)
-            sequence = self._book.next()
+            former = self._known.get(found.path)
+            sequence = self._known.next()
             attempt = submitted(former, told, found, now=self._ports.clock(), sequence=sequence)
             begins = attempt.status is Status.IN_FLIGHT and attempt.sequence == sequence
             if begins and len(self._tasks) >= self._limits.queued:
@@ -167,7 +167,7 @@ class Analyses:
 
     async def _accept(self, attempt: Attempt) -> None:
         """Write what was accepted, and know it then. Raises Refusal."""
-        forgotten = self._book.to_forget()
+        forgotten = self._known.to_forget()
         try:
             await self._ports.journal.write(Change(attempt, forgotten))
         except RegisterError as error:
@@ -175,8 +175,8 @@ class Analyses:
             raise Refusal(STATE, "the state file could not be written, so the log was not accepted") from error
         self._trouble = ""
         for path in forgotten:
-            self._book.drop(path)
-        self._book.know(attempt)
+            self._known.drop(path)
+        self._known.know(attempt)
 
     def _begin(self, attempt: Attempt) -> None:
         task = asyncio.ensure_future(self._live(attempt))
@@ -197,15 +197,15 @@ class Analyses:
             failure = refused.message
         except LateError as late:
             failure = f"the analysis was ended: {late}"
-        except CrewError as error:
+        except PoolError as error:
             failure = str(error)
         except Exception as error:  # noqa: BLE001 - a bug, which must cost this analysis alone
             failure = f"{type(error).__name__}: {error}"
         now = self._ports.clock()
-        done = finished(self._book.get(attempt.path) or attempt, finding, failure, state, now)
+        done = finished(self._known.get(attempt.path) or attempt, finding, failure, state, now)
         # It is told before it is written: should it be lost the log is still in flight in the register.
-        self._book.know(done)
-        self._book.remember(done)
+        self._known.know(done)
+        self._known.remember(done)
         seconds = now - began
         if finding is None:
             self._say("WARNING", "failed", f"{done.path}: the analysis failed after {seconds:.1f} s: {failure}")
@@ -217,14 +217,14 @@ class Analyses:
         saving.add_done_callback(self._saving.discard)
 
     async def _judge(self, attempt: Attempt) -> tuple[Finding, FileState]:
-        """Wait until a log is whole, and have it analysed. Raises Refusal and CrewError."""
+        """Wait until a log is whole, and have it analysed. Raises Refusal and PoolError."""
         storage, limits = self._ports.storage, self._limits
         loop = asyncio.get_running_loop()
-        quiet = Quiet(limits.patience, loop.time())
+        drain = Drain(limits.patience, loop.time())
         # No file tells that it has grown.
-        while not quiet.looked(await storage.watch(attempt.path), loop.time()):  # noqa: ASYNC110
+        while not drain.looked(await storage.watch(attempt.path), loop.time()):  # noqa: ASYNC110
             await asyncio.sleep(limits.patience.look)
-        return await storage.analyse(attempt.path, self._book.earlier(attempt), limits.analysis)
+        return await storage.analyse(attempt.path, self._known.earlier(attempt), limits.analysis)
 
     async def _save(self, done: Attempt) -> None:
         """Write what was found, however often that has to be tried."""
@@ -238,7 +238,7 @@ class Analyses:
                 break
         self._trouble = ""
         for path in forgotten:
-            self._book.drop(path)
+            self._known.drop(path)
         for listener in self.listeners:
             listener(done)
 

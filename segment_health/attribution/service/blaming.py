@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from .blame import BlameDirectory, Failed
-from .desk import Desk
+from .disk_thread import DiskThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,13 +36,13 @@ class Blaming:
         self._directory = BlameDirectory(path)
         self._say = say
         self._clock = clock
-        self._desk = Desk("attribution-blame")
+        self._disk = DiskThread("attribution-blame")
         self._writing: set[asyncio.Task[None]] = set()
 
     async def begin(self, seconds: float) -> None:
         """Prepare the directory. Raises OSError, also where its storage does not answer in so many seconds."""
         try:
-            await asyncio.wait_for(self._desk.do(lambda: self._directory.prepare(int(self._clock()))), seconds)
+            await asyncio.wait_for(self._disk.do(lambda: self._directory.prepare(int(self._clock()))), seconds)
         except (asyncio.TimeoutError, TimeoutError):
             raise OSError(None, "its storage does not answer") from None
 
@@ -65,13 +65,13 @@ class Blaming:
             await asyncio.wait(self._writing, timeout=_END_SECONDS)
         for task in list(self._writing):
             task.cancel()
-        self._desk.close(0.0)
+        self._disk.close(0.0)
 
     async def _write(self, done: Attempt, finding: Finding) -> None:
         owner = None if done.state is None else done.state.owner
         failed = Failed(done.path, done.job_id or None, done.cycle, owner)
         try:
-            said = await self._desk.do(lambda: self._directory.record(finding, failed, int(done.completed)))
+            said = await self._disk.do(lambda: self._directory.record(finding, failed, int(done.completed)))
         except OSError as error:
             self._say("WARNING", "blame", f"{done.path}: no node could be blamed: {error.strerror or error}")
         else:

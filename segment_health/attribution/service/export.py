@@ -15,7 +15,7 @@ from segment_health.attribution.http import Http, NoAnswerError, Question
 from segment_health.record import utc
 
 from . import results
-from .desk import Desk
+from .disk_thread import DiskThread
 from .register import RegisterError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Destination(NamedTuple):
 
 
 class Export:
-    """Posts results of the register, which `desk` alone uses; `say` writes a line of the log.
+    """Posts results of the register, which `disk` alone uses; `say` writes a line of the log.
 
     ValueError where the destination is no URL of HTTP.
     """
@@ -57,7 +57,7 @@ class Export:
         self,
         to: Destination,
         register: Register,
-        desk: Desk,
+        disk: DiskThread,
         say: Callable[[str, str, str], None],
         environ: Mapping[str, str],
     ) -> None:
@@ -69,9 +69,9 @@ class Export:
         self._url = checked
         self._http = Http(checked, self._name, most=_MAX_ANSWER, environ=environ)
         self._register = register
-        self._desk = desk
+        self._disk = disk
         self._say = say
-        self._posting = Desk("attribution-export")
+        self._posting = DiskThread("attribution-export")
         self._woken = asyncio.Event()
         self._trouble = ""
         self._said = 0.0
@@ -146,7 +146,7 @@ class Export:
         """Use the register, however often that has to be tried."""
         while True:
             try:
-                return await self._desk.do(work)
+                return await self._disk.do(work)
             except RegisterError as error:
                 self._complain(str(error))
                 await asyncio.sleep(self._to.first_wait)

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .desk import Desk
+    from .disk_thread import DiskThread
     from .register import Change, Register
 
 _MAX_TOGETHER = 500
@@ -15,9 +15,9 @@ _MAX_TOGETHER = 500
 class Journal:
     """Takes changes from many at a time, and tells each of them when its own is on disk."""
 
-    def __init__(self, register: Register, desk: Desk) -> None:
+    def __init__(self, register: Register, disk: DiskThread) -> None:
         self._register = register
-        self._desk = desk
+        self._disk = disk
         self._waiting: list[tuple[Change, asyncio.Future[list[str]]]] = []
         self._writing: asyncio.Task[None] | None = None
 
@@ -37,7 +37,7 @@ class Journal:
             batch, self._waiting = self._waiting[:_MAX_TOGETHER], self._waiting[_MAX_TOGETHER:]
             changes = [change for change, _ in batch]
             try:
-                forgotten = await self._desk.do(lambda changes=changes: self._register.write(changes))  # type: ignore[misc]
+                forgotten = await self._disk.do(lambda changes=changes: self._register.write(changes))  # type: ignore[misc]
             except Exception as error:  # noqa: BLE001 - each of those who wait raises it
                 for _, written in batch:
                     if not written.done():

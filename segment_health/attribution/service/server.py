@@ -20,13 +20,13 @@ from segment_health.notify import Systemd
 from .analyses import Analyses, Limits, Ports
 from .app import PerMinute, Traits, application
 from .blaming import Blaming
-from .book import Book
-from .crew import Crew, CrewError
-from .desk import Desk
+from .disk_thread import DiskThread
 from .export import Destination, Export
 from .journal import Journal
+from .known_logs import KnownLogs
 from .register import Register
 from .storage import Storage
+from .worker_pool import PoolError, WorkerPool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
@@ -80,23 +80,23 @@ class Settings:
 
 def run(settings: Settings, log: Log, environ: MutableMapping[str, str]) -> None:
     """Serve until SIGTERM or SIGINT. Raises StartError and RegisterError where it cannot begin."""
-    desk = Desk("attribution-state")
+    disk = DiskThread("attribution-state")
     socket = None
     try:
-        opening = desk.put(lambda: _register(settings))
+        opening = disk.put(lambda: _register(settings))
         try:
             register = opening.result(_START_SECONDS)
         except (concurrent.futures.TimeoutError, TimeoutError):  # one since Python 3.11
             raise StartError(f"{settings.state}: its storage does not answer") from None
         try:
             socket = _listening(settings)
-            asyncio.run(_Service(settings, log, environ, register, desk).run(socket))
+            asyncio.run(_Service(settings, log, environ, register, disk).run(socket))
         finally:
-            desk.put(register.close)
+            disk.put(register.close)
     finally:
         if socket is not None:
             listening.close(socket, settings.listen)
-        if not desk.close(_END_SECONDS):
+        if not disk.close(_END_SECONDS):
             log.say("WARNING", "end", f"{settings.state}: its storage does not answer; what was accepted is in it")
 
 
@@ -115,14 +115,14 @@ class _Service:
     """One life of the service."""
 
     def __init__(
-        self, settings: Settings, log: Log, environ: MutableMapping[str, str], register: Register, desk: Desk
+        self, settings: Settings, log: Log, environ: MutableMapping[str, str], register: Register, disk: DiskThread
     ) -> None:
         self._settings = settings
         self._log = log
         self._systemd = Systemd(environ)
         self._environ = environ
         self._register = register
-        self._desk = desk
+        self._disk = disk
         self._ending = asyncio.Event()
 
     async def run(self, socket: Any) -> None:
@@ -136,17 +136,17 @@ class _Service:
         # An API key is read from its file, and from nowhere else.
         environ = without_key(self._environ)
         lookers, watchers, analysts = (
-            Crew(command, order, size, environ) for size in (_LOOKERS, _LOOKERS, settings.workers)
+            WorkerPool(command, order, size, environ) for size in (_LOOKERS, _LOOKERS, settings.workers)
         )
         analyses = Analyses(
             Ports(
-                Journal(self._register, self._desk),
+                Journal(self._register, self._disk),
                 Storage(lookers, watchers, analysts),
                 self._log.say,
                 time.time,
             ),
             settings.limits,
-            Book(*await self._desk.do(lambda: (self._register.attempts(), self._register.judged()))),
+            KnownLogs(*await self._disk.do(lambda: (self._register.attempts(), self._register.judged()))),
             str(settings.analyser["name"]),
         )
         export = self._exports(analyses)
@@ -172,7 +172,7 @@ class _Service:
         if settings.export is None:
             return None
         try:
-            export = Export(settings.export, self._register, self._desk, self._log.say, self._environ)
+            export = Export(settings.export, self._register, self._disk, self._log.say, self._environ)
         except ValueError as error:
             raise StartError(f"--export-url: {error}") from error
         analyses.listeners.append(export.wake)
@@ -202,13 +202,13 @@ class _Service:
     async def _root(self) -> str:
         """Return the real path of the directory below which logs are. Raises StartError."""
         root = self._settings.root
-        desk = Desk("attribution-root")
+        disk = DiskThread("attribution-root")
         try:
-            real, is_directory = await asyncio.wait_for(desk.do(lambda: _looked(root)), _START_SECONDS)
+            real, is_directory = await asyncio.wait_for(disk.do(lambda: _looked(root)), _START_SECONDS)
         except (asyncio.TimeoutError, TimeoutError):
             raise StartError(f"{root}: its storage does not answer") from None
         finally:
-            desk.close(0.0)
+            disk.close(0.0)
         if not is_directory:
             raise StartError(f"{root}: no directory that can be read")
         return real
@@ -226,10 +226,10 @@ class _Service:
             raise StartError(f"--blame-dir {path!a}: {cause}") from error
         return made
 
-    async def _warm(self, lookers: Crew, root: str) -> None:
+    async def _warm(self, lookers: WorkerPool, root: str) -> None:
         """Start those who look for clients: a start takes longer than a client has."""
         looks = (lookers.do({"do": "look", "path": root}, _START_SECONDS) for _ in range(_LOOKERS))
-        with contextlib.suppress(CrewError):
+        with contextlib.suppress(PoolError):
             await asyncio.gather(*looks)
 
     def _traits(self) -> Traits:

@@ -114,7 +114,7 @@ def prepared(told: Mapping[str, Any]) -> Analyse:
     """Make the analyser that the service was told to use."""
     from segment_health.attribution.analysers import reading  # noqa: PLC0415 - only who analyses loads this
 
-    from .making import analyser_of  # noqa: PLC0415
+    from .analyser import analyser_of  # noqa: PLC0415
 
     analyser = analyser_of(told)
 

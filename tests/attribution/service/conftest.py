@@ -17,13 +17,13 @@ import pytest
 
 from segment_health.attribution.service.analyses import Analyses, Limits, Ports
 from segment_health.attribution.service.app import PerMinute, Traits, application
-from segment_health.attribution.service.book import Book
-from segment_health.attribution.service.crew import Crew
-from segment_health.attribution.service.desk import Desk
+from segment_health.attribution.service.disk_thread import DiskThread
+from segment_health.attribution.service.drain import Patience
 from segment_health.attribution.service.journal import Journal
-from segment_health.attribution.service.quiet import Patience
+from segment_health.attribution.service.known_logs import KnownLogs
 from segment_health.attribution.service.register import Register
 from segment_health.attribution.service.storage import Storage
+from segment_health.attribution.service.worker_pool import WorkerPool
 from slurm.sandbox.processes import free_ports
 
 if TYPE_CHECKING:
@@ -56,29 +56,29 @@ class House:
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[Client]:
         """Serve in this process, without a socket."""
-        desk = Desk("tests")
-        register = desk.put(lambda: Register(str(self.state), keep=self.keep)).result()
+        disk = DiskThread("tests")
+        register = disk.put(lambda: Register(str(self.state), keep=self.keep)).result()
         self.before(register)
         command = (sys.executable, str(HERE / "analyst.py"))
         order = {"root": str(self.logs.resolve()), "analyser": {"name": "tests"}}
-        crews = [Crew(command, order, size, os.environ) for size in (2, 2, 4)]
-        ports = Ports(Journal(register, desk), Storage(*crews), self._say, time.time)
-        known = desk.put(lambda: (register.attempts(), register.judged())).result()
-        analyses = Analyses(ports, self.limits, Book(*known), "tests")
+        pools = [WorkerPool(command, order, size, os.environ) for size in (2, 2, 4)]
+        ports = Ports(Journal(register, disk), Storage(*pools), self._say, time.time)
+        known = disk.put(lambda: (register.attempts(), register.judged())).result()
+        analyses = Analyses(ports, self.limits, KnownLogs(*known), "tests")
         traits = Traits(
             self.per_minute, self.hosts, time.monotonic, lambda event, told: self._say("", event, told)
         )
         transport = httpx.ASGITransport(application(analyses, traits), raise_app_exceptions=False)
         try:
             # Nobody asks before they are there: their start takes longer than a client has.
-            await asyncio.gather(*(crews[0].do({"do": "look", "path": "/"}, PATIENCE) for _ in range(2)))
+            await asyncio.gather(*(pools[0].do({"do": "look", "path": "/"}, PATIENCE) for _ in range(2)))
             analyses.resume()
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
                 yield Client(client, analyses)
         finally:
             await analyses.close()
-            desk.put(register.close)
-            assert desk.close(PATIENCE)
+            disk.put(register.close)
+            assert disk.close(PATIENCE)
 
     def _say(self, _level: str, event: str, sentence: str) -> None:
         self.said.append(f"{event}: {sentence}")

@@ -14,8 +14,8 @@ from pathlib import Path
 from segment_health.address import parse
 from segment_health.attribution.service.analyses import Limits
 from segment_health.attribution.service.app import PerMinute
+from segment_health.attribution.service.drain import Patience
 from segment_health.attribution.service.export import Destination
-from segment_health.attribution.service.quiet import Patience
 from segment_health.attribution.service.server import Settings, run
 from segment_health.cli.attribution_service import ServiceLog
 

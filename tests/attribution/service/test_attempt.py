@@ -18,9 +18,9 @@ from segment_health.attribution.service.attempt import (
     finished,
     submitted,
 )
-from segment_health.attribution.service.book import MAX_PENDING, Book
 from segment_health.attribution.service.confine import FileState, Found
-from segment_health.attribution.service.quiet import Patience, Quiet
+from segment_health.attribution.service.drain import Drain, Patience
+from segment_health.attribution.service.known_logs import MAX_PENDING, KnownLogs
 from segment_health.attribution.service.rates import Rate
 from segment_health.attribution.service.refusal import Refusal
 from segment_health.attribution.service.submission import Intent, Submission, cycle_of, series_of
@@ -182,20 +182,20 @@ def test_no_more_than_so_many_are_earlier() -> None:
 
 def test_the_book_knows_logs_by_each_name() -> None:
     """A log is found by where it is and by how it was named last, and no more once it is forgotten."""
-    book = Book([replace(PENDING, given="/way/a")], [])
-    assert book.named("/way/a") is book.named(PATH) is book.get(PATH)
-    book.know(replace(PENDING, given="/way/b"))
-    assert book.named("/way/a") is None
-    assert book.named("/way/b") is book.get(PATH)
-    book.drop(PATH)
-    assert (book.named("/way/b"), book.get(PATH), book.all()) == (None, None, [])
-    book.drop(PATH)
+    known = KnownLogs([replace(PENDING, given="/way/a")], [])
+    assert known.named("/way/a") is known.named(PATH) is known.get(PATH)
+    known.know(replace(PENDING, given="/way/b"))
+    assert known.named("/way/a") is None
+    assert known.named("/way/b") is known.get(PATH)
+    known.drop(PATH)
+    assert (known.named("/way/b"), known.get(PATH), known.all()) == (None, None, [])
+    known.drop(PATH)
 
 
 def test_the_book_counts_on() -> None:
     """After a restart no number is given twice."""
-    book = Book([replace(PENDING, sequence=3)], [done(0, 8)])
-    assert [book.next(), book.next()] == [9, 10]
+    known = KnownLogs([replace(PENDING, sequence=3)], [done(0, 8)])
+    assert [known.next(), known.next()] == [9, 10]
 
 
 def test_announced_logs_make_room() -> None:
@@ -204,10 +204,10 @@ def test_announced_logs_make_room() -> None:
         replace(PENDING, path=f"/l/{number}", given=f"/l/{number}", registered=float(number))
         for number in range(MAX_PENDING)
     ]
-    book = Book([DONE, *logs[1:]], [])
-    assert book.to_forget() == []
-    book.know(logs[0])
-    assert book.to_forget() == [f"/l/{number}" for number in range(MAX_PENDING // 100)]
+    known = KnownLogs([DONE, *logs[1:]], [])
+    assert known.to_forget() == []
+    known.know(logs[0])
+    assert known.to_forget() == [f"/l/{number}" for number in range(MAX_PENDING // 100)]
 
 
 def test_a_rate_is_a_burst_and_then_a_trickle() -> None:
@@ -246,6 +246,6 @@ def test_callers_are_forgotten() -> None:
 )
 def test_when_a_log_is_whole(looks: list[tuple[float, FileState | None]], read_at: float) -> None:
     """Ten seconds at least, five of which it has not changed in, and never more than forty."""
-    quiet = Quiet(Patience(), 100.0)
-    told = [quiet.looked(state, 100.0 + at) for at, state in looks]
+    drain = Drain(Patience(), 100.0)
+    told = [drain.looked(state, 100.0 + at) for at, state in looks]
     assert told == [at == read_at for at, _ in looks]

@@ -16,7 +16,7 @@ import pytest
 
 from segment_health.attribution.analysers.finding import Action, Finding
 from segment_health.attribution.service.attempt import Attempt, Status
-from segment_health.attribution.service.desk import Desk
+from segment_health.attribution.service.disk_thread import DiskThread
 from segment_health.attribution.service.export import Destination, Export
 from segment_health.attribution.service.register import Change, Register, RegisterError
 from slurm.sandbox.processes import free_ports
@@ -228,12 +228,12 @@ class House:
     """A register in this process, whose results are exported."""
 
     def __init__(self, directory: Path, url: str) -> None:
-        self.desk = Desk("tests")
-        opening = self.desk.put(lambda: Register(str(directory / "state.db"), keep=100, exports=True))
+        self.disk = DiskThread("tests")
+        opening = self.disk.put(lambda: Register(str(directory / "state.db"), keep=100, exports=True))
         self.register = opening.result()
         self.said: list[str] = []
         to = Destination(url, 5.0, 0.05, 0.1)
-        self.export = Export(to, self.register, self.desk, self._say, {})
+        self.export = Export(to, self.register, self.disk, self._say, {})
 
     def _say(self, level: str, _event: str, sentence: str) -> None:
         self.said.append(f"{level}: {sentence}")
@@ -248,8 +248,8 @@ class House:
     def close(self) -> None:
         """End all."""
         self.export.close()
-        self.desk.put(self.register.close)
-        assert self.desk.close(PATIENCE)
+        self.disk.put(self.register.close)
+        assert self.disk.close(PATIENCE)
 
 
 def test_what_is_taken_is_not_posted_again(tmp_path: Path, receiver: Receiver) -> None:
@@ -259,13 +259,13 @@ def test_what_is_taken_is_not_posted_again(tmp_path: Path, receiver: Receiver) -
     async def live() -> None:
         house = House(tmp_path, receiver.url)
         first = [judged(f"{number}.log", f"first {number}") for number in range(3)]
-        await house.desk.do(lambda: house.register.write(first))
+        await house.disk.do(lambda: house.register.write(first))
         house.export.start()
         await house.until(lambda: len(receiver.taken()) == 2)
-        await house.desk.do(lambda: house.register.write([judged("x.log", "later")]))
+        await house.disk.do(lambda: house.register.write([judged("x.log", "later")]))
         house.export.wake()
         await house.until(lambda: "later" in receiver.taken())
-        await house.until(lambda: house.desk.put(lambda: house.register.unexported(9)).result() == [])
+        await house.until(lambda: house.disk.put(lambda: house.register.unexported(9)).result() == [])
         house.close()
         assert house.said == [
             f"WARNING: results wait to be exported: {receiver.url}: HTTP 503",
@@ -283,7 +283,7 @@ def test_a_register_that_cannot_be_used_is_waited_for(tmp_path: Path, receiver: 
 
     async def live() -> None:
         house = House(tmp_path, receiver.url)
-        await house.desk.do(lambda: house.register.write([judged("a.log", "a")]))
+        await house.disk.do(lambda: house.register.write([judged("a.log", "a")]))
 
         def fails(_limit: int) -> NoReturn:
             raise RegisterError("no disk")

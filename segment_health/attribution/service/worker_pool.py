@@ -23,15 +23,15 @@ _END_SECONDS = 1.0
 """What killed workers may take to be gone, when all is over."""
 
 
-class CrewError(Exception):
+class PoolError(Exception):
     """A task was not done; a sentence."""
 
 
-class LateError(CrewError):
+class LateError(PoolError):
     """It was not done in time, as when storage hangs."""
 
 
-class Crew:
+class WorkerPool:
     """Up to `size` workers, started when they are needed. `order` is the first line that each is told.
 
     `command` is the program (see worker), `environ` its environment.
@@ -55,7 +55,7 @@ class Crew:
         return len(self._left)
 
     async def do(self, task: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Have a task done, within so many seconds from its beginning. Raises CrewError."""
+        """Have a task done, within so many seconds from its beginning. Raises PoolError."""
         async with self._free:
             worker = self._idle.pop() if self._idle else self._started()
             self._busy.add(worker)
@@ -66,7 +66,7 @@ class Crew:
             except (asyncio.TimeoutError, TimeoutError):
                 raise LateError(f"no answer within {seconds:g} s") from None
             except (OSError, EOFError, ValueError):
-                raise CrewError(f"the process died that did it ({await worker.how()})") from None
+                raise PoolError(f"the process died that did it ({await worker.how()})") from None
             finally:
                 self._busy.discard(worker)
                 if done:
@@ -90,7 +90,7 @@ class Crew:
         try:
             return _Worker(self._command, self._order, self._environ)
         except OSError as error:
-            raise CrewError(f"no process could be started for it: {error.strerror}") from error
+            raise PoolError(f"no process could be started for it: {error.strerror}") from error
 
     def _end(self, worker: _Worker) -> None:
         worker.kill()

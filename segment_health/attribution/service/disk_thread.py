@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     Result = TypeVar("Result")
 
 
-class Desk:
+class DiskThread:
     """A thread of which nobody waits for the end: the disk may never answer."""
 
     def __init__(self, name: str) -> None:

@@ -18,7 +18,7 @@ class Patience(NamedTuple):
     """From one look to the next."""
 
 
-class Quiet:
+class Drain:
     """Watches one log from `began` on; every look tells its state then, None where there is no file."""
 
     def __init__(self, patience: Patience, began: float) -> None:

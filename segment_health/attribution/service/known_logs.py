@@ -17,7 +17,7 @@ _MAX_SERIES = 5000
 """Trainings whose findings are remembered for their next cycle."""
 
 
-class Book:
+class KnownLogs:
     """Logs by where they are and by how they were named, and what was found in each training's cycles.
 
     `attempts` and `judged` are those of the register.
