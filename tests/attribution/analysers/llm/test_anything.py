@@ -6,7 +6,7 @@ import contextlib
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from segment_health.attribution.analysers.finding import Action
@@ -49,6 +49,7 @@ ANSWERS = st.fixed_dictionaries(
 SPOILT = st.tuples(ANSWERS, WORDS, JSON).map(lambda told: {**told[0], told[1]: told[2]})
 
 
+@settings(deadline=None)
 @given(ANSWERS | SPOILT | JSON)
 def test_any_json_is_a_claim_or_none(told: Any) -> None:
     """A STOP or RESTART shows a line of the log, and nobody is blamed whom no line names."""
@@ -61,6 +62,7 @@ def test_any_json_is_a_claim_or_none(told: Any) -> None:
         assert claim.reason.isprintable()
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200) | st.text(alphabet='{}[]"`:,\\ \njson<think>/', max_size=60))
 def test_any_text_is_a_claim_or_none(content: str) -> None:
     """Nothing else is raised, and what is said of it can be shown."""
@@ -72,6 +74,7 @@ def test_any_text_is_a_claim_or_none(content: str) -> None:
     assert said.isprintable()
 
 
+@settings(deadline=None)
 @given(JSON.map(lambda told: json.dumps(told).encode()) | st.binary(max_size=100))
 def test_any_body_has_content_or_none(body: bytes) -> None:
     """An answer of a server is a text to read, or a sentence."""

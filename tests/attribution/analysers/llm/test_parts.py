@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from segment_health.attribution.analysers.finding import Extract, Line
@@ -29,6 +29,7 @@ def task(told: Extract, noticed: tuple[Line, ...] = (), tokens: int = 1000) -> p
     return prompt.task(told, noticed, "f00d", tokens, ("network", "unknown"))
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(max_size=700), max_size=200), st.sets(st.integers(0, 199)), st.integers(500, 3000))
 def test_a_prompt_keeps_its_budget_and_its_rows(texts: list[str], noticed: set[int], tokens: int) -> None:
     """Whatever a log holds: a row is a line that can be shown, its number finds it again, and all fits."""
