@@ -203,7 +203,10 @@ class _Guard:
         headers = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1").lower()
         name = host.rpartition(":")[0] if host.rpartition("]")[2].count(":") else host
-        if b"origin" in headers or (self._hosts is not None and name not in self._hosts):
+        is_of_a_page = (
+            b"origin" in headers or b"sec-fetch-site" in headers
+        )  # images and forms have the second alone
+        if is_of_a_page or (self._hosts is not None and name not in self._hosts):
             refused = Refusal(
                 INVALID_PARAMETER, "not a request of a launcher: it comes from a page, or for another host"
             )

@@ -67,6 +67,7 @@ class Register:
         with self._told("cannot be opened"):
             # Made by us, so that it is nobody else's to read; sqlite3 follows the mode for its journal.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600))
+            self._file = os.stat(path)
             self._connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
         try:
             with self._told("cannot be opened"):
@@ -101,6 +102,7 @@ class Register:
     def write(self, changes: Sequence[Change]) -> list[str]:
         """Write changes, all or none; return the logs that are forgotten for them. Raises RegisterError."""
         with self._told("cannot be written"), self._transaction():
+            self._check_place()
             for change in changes:
                 if change.attempt.is_done:
                     self._finish(change.attempt)
@@ -131,6 +133,17 @@ class Register:
         """Let go of the file."""
         with contextlib.suppress(sqlite3.Error):
             self._connection.close()
+
+    def _check_place(self) -> None:
+        """See that the file is still where the next start looks for it. Raises RegisterError."""
+        try:
+            is_there = os.path.samestat(os.stat(self._path), self._file)
+        except FileNotFoundError:
+            is_there = False
+        if not is_there:
+            raise RegisterError(
+                f"{self._path}: was removed or replaced while in use: put it back, or start the service again"
+            )
 
     def _open(self) -> None:
         execute = self._connection.execute

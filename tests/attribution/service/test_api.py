@@ -404,7 +404,12 @@ def test_nobody_else_is_let_in_by_a_browser(house: House) -> None:
     async def live() -> None:
         async with house.open() as client:
             body = {"log_path": path}
-            for headers in ({"Host": "evil.example:8000"}, {"Origin": "https://evil.example"}, {"Host": ""}):
+            for headers in (
+                {"Host": "evil.example:8000"},
+                {"Origin": "https://evil.example"},
+                {"Host": ""},
+                {"Sec-Fetch-Site": "cross-site"},
+            ):
                 refused = await client.http.post("/logs", json=body, headers=headers)
                 assert refused.status_code == 400
             for host in ("localhost", "localhost:8000", "127.0.0.1:1", "[::1]", "[::1]:80"):

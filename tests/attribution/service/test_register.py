@@ -122,6 +122,20 @@ def test_a_second_service_is_kept_out(register: Register, path: str) -> None:
         Register(path, keep=10)
 
 
+def test_nothing_is_accepted_in_a_file_that_no_start_finds(register: Register, path: str) -> None:
+    """A state file that somebody removes or replaces takes no more, and goes on when it is put back."""
+    register.write([Change(judged(1))])
+    os.rename(path, f"{path}.old")
+    with pytest.raises(RegisterError, match="removed or replaced"):
+        register.write([Change(judged(2))])
+    Path(path).touch()
+    with pytest.raises(RegisterError, match="removed or replaced"):
+        register.write([Change(judged(2))])
+    os.rename(f"{path}.old", path)
+    register.write([Change(judged(3))])
+    assert len(register.attempts()) == 2
+
+
 def damaged(path: str) -> None:
     """Spoil the middle of a register."""
     register = Register(path, keep=1000)
