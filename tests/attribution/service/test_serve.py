@@ -57,6 +57,12 @@ def transport_to(address: Address) -> httpx.HTTPTransport:
     return httpx.HTTPTransport(uds=address.path or None)
 
 
+def listens(address: Address) -> bool:
+    """Tell whether anybody does there; httpx would leave the socket open where nobody does."""
+    with socket.socket(socket.AF_UNIX if address.path else socket.AF_INET) as probe:
+        return probe.connect_ex(address.path or (address.host, address.port)) == 0
+
+
 def during(address: Address, asks: Callable[[httpx.Client], Any]) -> Callable[[], Any]:
     """Ask from a thread as soon as there is a service, then end it; return how to get the answer."""
     told: list[Any] = []
@@ -66,12 +72,8 @@ def during(address: Address, asks: Callable[[httpx.Client], Any]) -> Callable[[]
         deadline = time.monotonic() + PATIENCE
         try:
             with httpx.Client(transport=transport_to(address), base_url=base, timeout=PATIENCE) as client:
-                while time.monotonic() < deadline:
-                    try:
-                        if client.get("/healthz").is_success:
-                            break
-                    except httpx.TransportError:
-                        time.sleep(0.05)
+                while not listens(address) and time.monotonic() < deadline:
+                    time.sleep(0.05)
                 told.append(asks(client))
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
