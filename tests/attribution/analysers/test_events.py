@@ -214,6 +214,9 @@ XID = "Mar  4 02:12:31 {} kernel: NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen
         pytest.param(XID.format("n1"), ("n1",), id="one"),
         pytest.param("".join(XID.format(f"n{number}") for number in (3, 1, 1)), ("n1", "n3"), id="two"),
         pytest.param("".join(XID.format(f"n{number}") for number in range(5)), (), id="too-many"),
+        pytest.param("gpu-017: NVRM: Xid (PCI:0000:8d:00): 79\n", ("gpu-017",), id="a-host-named-as-a-gpu"),
+        pytest.param("node3: [ 812.118000] NVRM: Xid (PCI:0000:8d:00): 79\n", ("node3",), id="by-the-kernel"),
+        pytest.param("node3: RuntimeError: CUDA error: uncorrectable ECC error\n", (), id="a-number-of-a-node"),
         pytest.param(XID.format("10.0.0.1"), (), id="an-address"),
         pytest.param("srun: error: Node failure on n7\n", ("n7",), id="named"),
         pytest.param(
