@@ -88,7 +88,8 @@ MACHINE = (
         Role.LOST,
         told(
             _CUDA + r"(?:system not yet initialized|no CUDA-capable device|CUDA driver version is insufficient"
-            r"|system has unsupported display driver|initialization error|unknown error)",
+            r"|system has unsupported display driver|initialization error|unknown error"
+            r"|CUDA-capable device\(s\) is/are busy or unavailable)",
             r"No CUDA GPUs are available",
             r"CUDA driver initialization failed",
             r"Failed to initialize NVML: (?:Driver/library version mismatch|Unknown Error)",
@@ -120,6 +121,18 @@ MACHINE = (
             r"(?:Memory cgroup out of memory|Out of memory): Kill(?:ed)? process \d",
             r"oom-kill:constraint=",
         ),
+    ),
+    Kind(
+        "host-limits",
+        "a node has no more processes, memory or files to give",
+        Role.CAUSE,
+        told(
+            r"\w*Error: \[Errno (?:11|12|23|24)\]",
+            r"\w*Error: can't start new thread",
+            r"MemoryError(?::|$)",
+            r".*: Cannot allocate memory$",
+        ),
+        is_outage=True,
     ),
     Kind(
         "storage-full",
