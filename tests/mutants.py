@@ -1692,7 +1692,7 @@ MUTANTS = [
     Mutant(
         "one rank of several is all of them",
         f"{ANALYSERS}/rules.py",
-        "    if not _all_say_so(same, account):",
+        "    if not _all_say_so(same, others, account):",
         "    if False:",
         (EVENTS,),
     ),
