@@ -88,8 +88,7 @@ MACHINE = (
         Role.LOST,
         told(
             _CUDA + r"(?:system not yet initialized|no CUDA-capable device|CUDA driver version is insufficient"
-            r"|system has unsupported display driver|initialization error|unknown error"
-            r"|CUDA-capable device\(s\) is/are busy or unavailable)",
+            r"|system has unsupported display driver|initialization error|unknown error)",
             r"No CUDA GPUs are available",
             r"CUDA driver initialization failed",
             r"Failed to initialize NVML: (?:Driver/library version mismatch|Unknown Error)",

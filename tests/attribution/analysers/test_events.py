@@ -191,7 +191,9 @@ def test_when_a_second_cycle_got_no_further(cycles: list[str], is_stop: bool) ->
         pytest.param("MemoryError", "host-limits", id="no-more-memory"),
         pytest.param("RuntimeError: 12 MemoryErrors", "python", id="a-word-in-it"),
         pytest.param(
-            "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable", "cuda-driver", id="busy"
+            "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
+            "cuda-memory-held",
+            id="busy",
         ),
         pytest.param("requests.HTTPError: 503 Server Error: x for url: https://hub/x", "network", id="a-hub"),
         pytest.param("sql.OperationalError: (x) could not connect to server", "network", id="a-database"),
