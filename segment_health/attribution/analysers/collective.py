@@ -32,6 +32,9 @@ COLLECTIVE = (
             r"|LocalEntryNotFoundError)\b",
             r"(?:ConnectionRefusedError|TimeoutError): \[Errno \d+\]",
             r"OSError: \[Errno (?:101|113|111)\]",
+            # Whatever asked for it: a hub, a store of objects, a database, a licence.
+            r"\w*Error: .*(?:5\d\d (?:Server Error|Service Unavailable)|Too Many Requests|Connection refused"
+            r"|could not connect|timed out|unreachable)",
         ),
         is_outage=True,
         needs_traceback=True,
@@ -134,9 +137,10 @@ COLLECTIVE = (
     ),
     Kind(
         "python",
-        "the script failed",
+        "the script raised an exception that is not known here",
         Role.CAUSE,
         raised(r"(?:\w*(?:Error|Exception)|StopIteration)(?::|$)"),
+        repeats=3,  # nobody knows of what
         needs_traceback=True,
     ),
 )

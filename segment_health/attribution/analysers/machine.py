@@ -133,6 +133,18 @@ MACHINE = (
         ),
     ),
     Kind(
+        "host-limits",
+        "a node has no more processes, memory or files to give",
+        Role.CAUSE,
+        told(
+            r"\w*Error: \[Errno (?:11|12|23|24)\]",
+            r"\w*Error: can't start new thread",
+            r"MemoryError(?::|$)",
+            r".*: Cannot allocate memory$",
+        ),
+        is_outage=True,
+    ),
+    Kind(
         "storage-full",
         "there is no space on the storage",
         Role.CAUSE,

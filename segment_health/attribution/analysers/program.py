@@ -11,9 +11,12 @@ _CUDA = r"(?:(?:NCCL WARN )?Cuda failure (?:\d+ )?'?|CUDA error(?: \d+)?: )"
 PROGRAM = (
     Kind(
         "cuda-memory-held",
-        "another process has memory of a GPU, and the rest did not suffice",
+        "another process has a GPU, or memory of it that was needed",
         Role.CAUSE,
-        told(r"(?:CUDA|HIP|XPU) out of memory\b.*\bProcess \d+ has .*\bthis process has "),
+        told(
+            r"(?:CUDA|HIP|XPU) out of memory\b.*\bProcess \d+ has .*\bthis process has ",
+            _CUDA + r"CUDA-capable device\(s\) is/are busy or unavailable",
+        ),
         is_outage=True,  # one that a killed cycle left behind, or of another job
     ),
     Kind(

@@ -27,6 +27,9 @@ _PREFIXES = tuple(
         r"\((?:\w+(?:\([^)]{0,40}\))? )?(?:rank|pid)=(?P<rank>\d{1,8})(?:, ip=[\d.]{7,15})?\) ?",
         r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?P<host>[\w.-]{1,64}) [\w./-]{1,40}(?:\[\d{1,8}\])?: ?",
         r"(?P<host>[\w.-]{1,64}):\d{1,8}:\d{1,8} (?:\[\d{1,3}\] )?",
+        # What the kernel says comes from a host, whatever its name. Else worker-3 may be one (DeepSpeed), or not.
+        r"(?P<host>[a-z][a-z.-]{0,40}\d[a-z0-9.-]{0,40}): (?=(?:\[ {0,6}\d{1,9}\.\d{3,6}\] )?NVRM: )",
+        r"(?P<label>(?i:worker|node)[._-]?\d{1,6}): ",
         _NO_HOST + r"(?P<host>[a-z][a-z.-]{0,40}\d[a-z0-9.-]{0,40}): ",
         # When.
         r"\[?\d{4}-\d\d-\d\d[T_ ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?:? ?(?:- )?",
@@ -58,7 +61,7 @@ class Spoken(NamedTuple):
 
 def spoken(line: str) -> Spoken:
     """Take a line apart."""
-    rank = host = None
+    rank = host = label = None
     is_quiet = False
     at = 0
     for _ in range(_MAX_PREFIXES):
@@ -70,9 +73,10 @@ def spoken(line: str) -> Spoken:
             break
         rank = rank or told.get("rank")
         host = host or told.get("host")
+        label = label or told.get("label")
         is_quiet = is_quiet or (told.get("level") or told.get("letter")) in _QUIET
         at = found.end()
-    return Spoken(line[at:], rank, host, is_quiet)
+    return Spoken(line[at:], rank or label, host, is_quiet)
 
 
 def node_named(text: str) -> str | None:

@@ -25,6 +25,7 @@ _SIGNS = (
     # Who saves has something to save.
     r"(?i:\b(?:saved|saving|wrote)[^/]{0,40} (?:checkpoint|ckpt|state|weights)\b)",
     r"(?i:\b(?:checkpoint|state|model|weights) (?:(?:was|is|has been) )?saved\b|\basync_save\b)",
+    r"(?i:\bepoch[ :]{1,2}\d{1,6} ?(?:/|of) ?\d)",
     r"(?i:\bepoch \w{1,20} (?:is )?(?:finished|done|completed?|ended|over|took)\b)",
     r"(?i:\b(?:finished|done|completed|processed) \d{1,9} ?(?:of|/) ?\d)",
 )

@@ -174,6 +174,7 @@ BAR = " {}%|####      | {}/{} [00:10<00:10,  1.0it/s]\n"
         pytest.param(["checkpoint saved at /a\n"] * 2, False, id="whose-checkpoint-is-saved"),
         pytest.param(["finished 3 of 9 shards\n", "finished 6 of 9 shards\n"], False, id="parts-of-the-data"),
         pytest.param(["Checkpoints will be saved to /ckpt\n"] * 2, True, id="who-will-save-has-not"),
+        pytest.param(["Epoch 1/10\n", "Epoch 4/10\n"], False, id="epochs-alone"),
         pytest.param(["epoch two finished, bleu\n", "epoch six finished, bleu\n"], False, id="epochs-in-words"),
         pytest.param(["alive\n" * 20, "alive\n" * 900], False, id="much-later"),
         pytest.param(["alive\n" * 20, "alive\n" * 30], True, id="about-as-late"),
@@ -201,6 +202,18 @@ def test_when_a_second_cycle_got_no_further(cycles: list[str], is_stop: bool) ->
             "storage-lost",
             id="a-library-that-cannot-be-read",
         ),
+        pytest.param("RuntimeError: can't start new thread", "host-limits", id="no-more-threads"),
+        pytest.param("OSError: [Errno 24] Too many open files", "host-limits", id="no-more-files"),
+        pytest.param("MemoryError", "host-limits", id="no-more-memory"),
+        pytest.param("RuntimeError: 12 MemoryErrors", "python", id="a-word-in-it"),
+        pytest.param(
+            "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
+            "cuda-memory-held",
+            id="busy",
+        ),
+        pytest.param("requests.HTTPError: 503 Server Error: x for url: https://hub/x", "network", id="a-hub"),
+        pytest.param("sql.OperationalError: (x) could not connect to server", "network", id="a-database"),
+        pytest.param("wandb.errors.CommError: Run initialization has timed out", "network", id="a-tracker"),
         pytest.param("ImportError: cannot import name 'x' from 'y'", "python-import", id="no-library"),
         pytest.param(
             OOM.strip()
@@ -230,6 +243,9 @@ XID = "Mar  4 02:12:31 {} kernel: NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen
         pytest.param(XID.format("n1"), ("n1",), id="one"),
         pytest.param("".join(XID.format(f"n{number}") for number in (3, 1, 1)), ("n1", "n3"), id="two"),
         pytest.param("".join(XID.format(f"n{number}") for number in range(5)), (), id="too-many"),
+        pytest.param("gpu-017: NVRM: Xid (PCI:0000:8d:00): 79\n", ("gpu-017",), id="a-host-named-as-a-gpu"),
+        pytest.param("node3: [ 812.118000] NVRM: Xid (PCI:0000:8d:00): 79\n", ("node3",), id="by-the-kernel"),
+        pytest.param("node3: RuntimeError: CUDA error: uncorrectable ECC error\n", (), id="a-number-of-a-node"),
         pytest.param(XID.format("10.0.0.1"), (), id="an-address"),
         pytest.param("srun: error: Node failure on n7\n", ("n7",), id="named"),
         pytest.param(

@@ -27,6 +27,8 @@ OOM = "torch.OutOfMemoryError: CUDA out of memory."
         pytest.param(f"(Worker(train) pid=99, ip=10.0.0.1) {OOM}", "99", None, id="ray"),
         pytest.param(f"cn07: {OOM}", None, "cn07", id="pdsh"),
         pytest.param(f"cn07: [rank12]: {OOM}", "12", "cn07", id="host-and-rank"),
+        pytest.param(f"worker-1: {OOM}", "worker-1", None, id="a-label-that-may-be-either"),
+        pytest.param(f"worker-1: [rank12]: {OOM}", "12", None, id="a-label-and-rank"),
         pytest.param(f"cn07:11:22 [3] {OOM}", None, "cn07", id="nccl"),
         pytest.param(f"Mar  4 02:12:31 gpu-a17 kernel: [812.118000] {OOM}", None, "gpu-a17", id="syslog"),
         pytest.param(f"May  1 00:00:00 nd04 kernel: [123.4] {OOM}", None, "nd04", id="syslog-of-a-short-time"),

@@ -37,7 +37,7 @@ def says(content: str | None, **more: object) -> Reply:
 
 def finding(action: str = "RESTART", line: int = 2, text: str = "ValueError: odd", **more: object) -> Reply:
     """Answer as was asked for."""
-    told = {"category": "python", "action": action, "reason": "so it is", "nodes": []}
+    told = {"category": "nan", "action": action, "reason": "so it is", "nodes": []}
     return says(json.dumps({**told, "evidence": [{"line": line, "text": text}], **more}))
 
 

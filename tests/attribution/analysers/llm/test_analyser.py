@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def test_an_answer_counts_with_its_evidence(model: FakeModel, llm: Make) -> None:
     """Where the rules have no word the model's is taken, with the line that it showed."""
     found = llm().analyse(LOG, ())
-    assert (found.action, found.category, found.source) == (Action.RESTART, "python", "llm")
+    assert (found.action, found.category, found.source) == (Action.RESTART, "nan", "llm")
     assert found.evidence == (Line(2, "ValueError: odd"),)
     assert (found.reason, found.step) == ("so it is", 1200)
     (asked,) = model.asked

@@ -23,7 +23,7 @@ def found(action: Action | str) -> Finding:
 
 def said(action: Action) -> Claim:
     """Return what a model says."""
-    return Claim(action, "python", "a shard is short", EVIDENCE, ("n042",))
+    return Claim(action, "nan", "a shard is short", EVIDENCE, ("n042",))
 
 
 def before(action: Action, step: int | None = 1200, line: str = EVIDENCE[0].text) -> Finding:
@@ -65,7 +65,7 @@ def test_the_table(
     both = together(found(rules), model, earlier)
     assert (both.action, both.source) == (action, whose)
     if whose == "llm":
-        assert (both.category, both.evidence, both.nodes, both.step) == ("python", EVIDENCE, ("n042",), 1200)
+        assert (both.category, both.evidence, both.nodes, both.step) == ("nan", EVIDENCE, ("n042",), 1200)
         assert both.signature.startswith("llm:")
     else:
         assert replace(both, reason="", source="") == replace(found(rules), reason="", source="")
@@ -128,11 +128,9 @@ def test_a_repeated_stop_may_be_repeated() -> None:
 def test_the_words_of_both_are_kept() -> None:
     """What a model says of a log whose failure the rules know stands behind it, and blames nobody."""
     both = together(found(RESTART), said(STOP), ())
-    assert both.reason == "a link was lost; llm said STOP, unconfirmed: python: a shard is short"
+    assert both.reason == "a link was lost; llm said STOP, unconfirmed: nan: a shard is short"
     assert both.nodes == ("n001",)
-    assert together(found(RESTART), said(UNKNOWN), ()).reason.endswith(
-        "llm said UNKNOWN: python: a shard is short"
-    )
+    assert together(found(RESTART), said(UNKNOWN), ()).reason.endswith("llm said UNKNOWN: nan: a shard is short")
 
 
 def test_whoever_was_asked_is_counted() -> None:
