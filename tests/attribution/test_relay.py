@@ -212,18 +212,19 @@ def test_a_launcher_of_another_user(short_path: Path) -> None:
 
 
 def test_this_process_is_as_before() -> None:
-    """Handlers, mask, the descriptor for wake-ups and all other descriptors."""
+    """Handlers, mask, the descriptor for wake-ups; and no descriptor is left open."""
 
     def state() -> tuple[object, ...]:
         handlers = [signal.getsignal(number) for number in signal.valid_signals()]
         wakeup = signal.set_wakeup_fd(-1)
         signal.set_wakeup_fd(wakeup)
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
-        return handlers, wakeup, mask, os.listdir("/proc/self/fd")
+        return handlers, wakeup, mask
 
-    before = state()
+    before, opened = state(), set(os.listdir("/proc/self/fd"))
     assert launch("exit 0", ready) == (0, False)
     assert state() == before
+    assert set(os.listdir("/proc/self/fd")) <= opened  # what other tests left may be collected meanwhile
 
 
 def test_a_signal_while_the_observer_is_waited_for(tmp_path: Path) -> None:
