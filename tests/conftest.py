@@ -108,13 +108,13 @@ if os.environ.get("CI") == "true":
 
 
 def pytest_configure() -> None:
-    """Take signals as from a terminal: the background of a shell ignores SIGINT, and nohup SIGHUP.
+    """Take signals as from a terminal: the background of a shell ignores SIGINT and SIGQUIT, nohup SIGHUP.
 
     Whatever the tests start would ignore them too.
     """
-    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_IGN:
-            signal.signal(number, usual)
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
