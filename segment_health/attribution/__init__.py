@@ -1,1 +1,1 @@
-"""Asks an attribution service whether a job that failed should be restarted at all (seed 001)."""
+"""Whether a job that failed should be restarted at all: who asks, and the service that is asked (seed 001)."""
