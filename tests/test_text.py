@@ -223,7 +223,7 @@ def test_a_megabyte_of_reason_costs_its_length(reason: str) -> None:
     """No reason, however it is made, costs the square of its length."""
     start = time.process_time()
     _text.parse_nodes(f"{NODE} Reason={reason}\n".encode())
-    assert time.process_time() - start < 1.0
+    assert time.process_time() - start < 5.0  # the square would take hours
 
 
 # --- jobs -------------------------------------------------------------------------------------------------

@@ -261,10 +261,13 @@ def test_control_c_is_for_the_launcher(tmp_path: Path) -> None:
     """On a terminal the launcher is in the foreground, reads from there, hears SIGINT once, and both end of it."""
     ours, theirs = pty.openpty()
     code = (
-        "import os,sys; print('line', sys.stdin.readline().strip(), os.tcgetpgrp(0) == os.getpgid(0), flush=True)"
+        "import os,sys,time; "
+        "print('line', sys.stdin.readline().strip(), os.tcgetpgrp(0) == os.getpgid(0), flush=True)"
     )
+    # Not in one call: Python hears of a signal that comes just before a call when that returns.
+    code += "\nwhile True: time.sleep(0.05)"
     process = subprocess.Popen(
-        [SCRIPT, *words(tmp_path), sys.executable, "-c", f"{code}\nwhile True: sys.stdin.read()"],
+        [SCRIPT, *words(tmp_path), sys.executable, "-c", code],
         env=clean(),
         stdin=theirs,
         stdout=theirs,
