@@ -33,7 +33,7 @@ REFUSED = 253
 """What an observer sends: the launcher is to be ended; it may begin; it must not. Numbers of signals are below."""
 FAILED = b"F"
 """What an observer is sent when the launcher has failed by itself."""
-_ECHO_SECONDS = 0.3
+_ECHO_SECONDS = 1.0
 """How far a signal for the group may come apart on a busy machine."""
 _SLICE_SECONDS = 0.05
 _LAST_SECONDS = {"failed": 3.0, "stopped": 5.0}

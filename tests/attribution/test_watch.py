@@ -250,8 +250,8 @@ def test_a_signal_reaches_the_launcher_once(tmp_path: Path, until: Until, to_gro
     for number in numbers:
         (os.killpg if to_group else os.kill)(process.pid, number)
         until(lambda number=number: f"got {number}\n" in out.read_text(), f"signal {number}")  # type: ignore[misc]
-    # One that is told twice is told within the time in which watch waits for an echo; this one comes after it.
-    time.sleep(0.5)
+    # One that is told twice is told within the time in which watch waits for an echo; the end comes after it.
+    time.sleep(1.5)
     end.touch()
     assert process.wait(60) == 5
     assert out.read_text().splitlines()[1:] == [f"got {number}" for number in numbers]
