@@ -221,9 +221,12 @@ def test_reason(text: str, expected: tuple[str | None, str | None, int | None]) 
 )
 def test_a_megabyte_of_reason_costs_its_length(reason: str) -> None:
     """No reason, however it is made, costs the square of its length."""
-    start = time.process_time()
-    _text.parse_nodes(f"{NODE} Reason={reason}\n".encode())
-    assert time.process_time() - start < 5.0  # the square would take hours
+    costs = []
+    for _ in range(3):  # what else runs on a machine can only add to it
+        start = time.process_time()
+        _text.parse_nodes(f"{NODE} Reason={reason}\n".encode())
+        costs.append(time.process_time() - start)
+    assert min(costs) < 1.0
 
 
 # --- jobs -------------------------------------------------------------------------------------------------
