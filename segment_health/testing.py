@@ -6,13 +6,14 @@ keeps the ids, an allocation that ended is no longer listed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from slurm import hostlist
 from slurm.job import Allocation
 from slurm.node import Node, parse_state
-from slurm.snapshot import Snapshot, existing
+from slurm.nodes import existing
+from slurm.snapshot import Snapshot
 
 from .sources import Source, SourceUnknown
 
@@ -86,8 +87,7 @@ class FakeCluster:
     def requeue(self, unit: str, nodelist: str) -> None:
         """Let a unit run anew, on these nodes."""
         before = self._allocations[unit]
-        self._allocations[unit] = replace(
-            before,
+        self._allocations[unit] = before._replace(
             restart_count=before.restart_count + 1,
             start_time=before.start_time + 600,
             nodelist=nodelist,
@@ -100,7 +100,7 @@ class FakeCluster:
 
     def change(self, unit: str, **facts: object) -> None:
         """Change fields of a unit's allocation."""
-        self._allocations[unit] = replace(self._allocations[unit], **facts)  # type: ignore[arg-type]  # by name
+        self._allocations[unit] = self._allocations[unit]._replace(**facts)  # type: ignore[arg-type]  # by name
 
     def end(self, unit: str) -> None:
         """Let a unit end."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 HOLDS_NODES = frozenset({"RUNNING", "CONFIGURING", "SUSPENDED", "RESIZING", "SIGNALING", "STOPPED"})
 """Job states in which the job runs, or will in a moment, on the nodes that it has.
@@ -39,14 +40,20 @@ HOLDS_NOTHING = frozenset(
 """Job states in which there is no allocation to reuse: not begun, ending, ended, or waiting for its next run."""
 
 
+@lru_cache(maxsize=256)  # thousands of jobs, a handful of states
 def holds_nothing(state: str) -> bool:
     """Tell whether a job in this state, or in these joined by commas, surely has no allocation to reuse."""
     return not HOLDS_NOTHING.isdisjoint(state.split(","))
 
 
-@dataclass(frozen=True, slots=True)
-class Allocation:
-    """An allocation, in Slurm's own ids.
+@lru_cache(maxsize=256)
+def holds_nodes(state: str) -> bool:
+    """Tell whether a job in this state, or in these joined by commas, surely runs on the nodes that it has."""
+    return not HOLDS_NODES.isdisjoint(state.split(","))
+
+
+class Allocation(NamedTuple):
+    """An allocation, in Slurm's own ids; a tuple, since a pass makes thousands.
 
     `state` is Slurm's word, or several joined by commas. Ids are ASCII decimal digits. `array_job_id` and
     `array_task_id` are None outside an array, `het_job_id` (the leader's) outside a heterogeneous job; the last
@@ -70,4 +77,4 @@ class Allocation:
     @property
     def is_understood(self) -> bool:
         """Whether it surely runs on these nodes; False for a state of a newer Slurm, and with no node."""
-        return not HOLDS_NODES.isdisjoint(self.state.split(",")) and bool(self.nodes)
+        return holds_nodes(self.state) and bool(self.nodes)

@@ -177,7 +177,7 @@ def scrub(snapshot: Snapshot) -> Snapshot:
             for name, node in snapshot.nodes.items()
         },
         allocations=tuple(
-            replace(allocation, user=users(allocation.user) or "", user_id=ids(allocation.user_id) or "")
+            allocation._replace(user=users(allocation.user) or "", user_id=ids(allocation.user_id) or "")
             for allocation in snapshot.allocations
         ),
         visible_user=ids(snapshot.visible_user),

@@ -9,16 +9,18 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from slurm.commands import run
-from slurm.commands.text import SHOW_JOBS, parse_jobs, parse_nodes
+from slurm.commands.job_rows import FIELDS, JobRows
+from slurm.commands.node_rows import NodeRows
 
 from .commands.config import CLUSTER_NAME
 from .commands.records import parse_saved_jobs
 from .errors import SlurmProtocolError, SlurmUnavailable
 from .fields import shown
-from .snapshot import Snapshot, existing
+from .nodes import existing
+from .snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from .commands.config import Config
     from .job import Allocation
@@ -64,7 +66,7 @@ class SavedReader:
 class _Answer:
     """What one file holds, and whose it says that it is."""
 
-    nodes: dict[str, Node] = field(default_factory=dict)
+    nodes: Mapping[str, Node] = field(default_factory=dict)
     allocations: tuple[Allocation, ...] = ()
     cluster: str | None = None
     version: str | None = None
@@ -76,18 +78,26 @@ def _read(path: str, wanted: str) -> _Answer:
     if head.lstrip()[:1] == b"{":
         return _read_json(chain([head], chunks), path, wanted)
     try:
-        return _read_text(head + b"".join(chunks), wanted)
+        return _read_text(head, chunks, wanted)
     except SlurmProtocolError as error:
         raise SlurmProtocolError(f"{path}: {error}") from error
 
 
-def _read_text(text: bytes, wanted: str) -> _Answer:
+def _read_text(head: bytes, chunks: Iterable[bytes], wanted: str) -> _Answer:
+    first = head.partition(b"\n")[0]
     if wanted == "nodes":
-        if text.startswith(b"NodeName=") and b"\n   " in text and b" State=" not in text.partition(b"\n")[0]:
+        if head.startswith(b"NodeName=") and b"\n   " in head and b" State=" not in first:
             raise SlurmProtocolError("a node has more than one line: save it with `scontrol show nodes -o`")
-        return _Answer(nodes=parse_nodes(text, zone=None))
-    is_table = text[: text.find(b"\n")].count(b"|") == SHOW_JOBS[-1].count("|")
-    return _Answer(allocations=parse_jobs(text, zone=None) if is_table else parse_saved_jobs(text))
+        nodes = NodeRows(zone=None)
+        for chunk in chain([head], chunks):
+            nodes.feed(chunk)
+        return _Answer(nodes=nodes.close())
+    if first.count(b"|") != len(FIELDS):
+        return _Answer(allocations=parse_saved_jobs(head + b"".join(chunks)))
+    jobs = JobRows(zone=None)
+    for chunk in chain([head], chunks):
+        jobs.feed(chunk)
+    return _Answer(allocations=jobs.close())
 
 
 def _read_json(chunks: Iterable[bytes], path: str, wanted: str) -> _Answer:

@@ -15,15 +15,6 @@ if TYPE_CHECKING:
     from .node import Node
 
 
-def existing(nodes: Mapping[str, Node], allocations: Iterable[Allocation]) -> dict[str, Node]:
-    """Leave out FUTURE nodes, which are names reserved for machines to come (slurm.conf(5)).
-
-    One that an allocation holds stays: its machine was there and is gone.
-    """
-    held = {name for allocation in allocations for name in allocation.nodes}
-    return {name: node for name, node in nodes.items() if node.base != "FUTURE" or name in held}
-
-
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """Nodes by name, and every allocation that holds nodes or may: one whole answer, never a part of one.

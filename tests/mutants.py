@@ -117,9 +117,9 @@ MUTANTS = [
     ),
     Mutant(
         "no node at all is an answer",
-        "slurm/commands/text.py",
-        "    if not nodes:\n",
-        "    if False:\n",
+        "slurm/commands/node_rows.py",
+        "        if not self._states:\n",
+        "        if False:\n",
         ("tests/test_text.py",),
     ),
     Mutant(

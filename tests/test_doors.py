@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from segment_health.unit import unit_id_of, units_of
-from slurm.commands import text as _text
+from slurm.commands import node_rows as _node_rows
 from slurm.commands.records import parse_saved_jobs
 from slurm.json.answer import JsonAnswer
 from slurm.pyslurm import rows as _pyslurm_rows
@@ -58,11 +58,11 @@ class Answer:
         """Return where a file of this version is."""
         return SAMPLES / self.version / file
 
-    def nodes(self) -> dict[str, Node]:
+    def nodes(self) -> Mapping[str, Node]:
         """Read the nodes."""
         data = self.path(self.nodes_file).read_bytes()
         if self.door == "text":
-            return _text.parse_nodes(data)
+            return _node_rows.parse_nodes(data)
         if self.door == "pyslurm":
             return _pyslurm_rows.parse_nodes(json.loads(data))
         return self._answer("nodes", data).nodes

@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from segment_health.unit import units_of
-from slurm.commands import text as _text
+from slurm.commands import job_rows as _job_rows
+from slurm.commands import node_rows as _node_rows
 from slurm.commands.records import parse_saved_jobs
 from slurm.errors import SlurmUnavailable
 from slurm.json.answer import JsonAnswer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from slurm.job import Allocation
     from slurm.node import Node
 
@@ -57,11 +60,11 @@ JOBS = [
 
 
 @cache
-def told(version: str) -> tuple[dict[str, Node], dict[str, Allocation]]:
+def told(version: str) -> tuple[Mapping[str, Node], dict[str, Allocation]]:
     """Return what the text door said of nodes and jobs."""
     folder = FORMS / version
-    allocations = _text.parse_jobs((folder / "squeue.txt").read_bytes())
-    nodes = _text.parse_nodes((folder / "nodes.txt").read_bytes())
+    allocations = _job_rows.parse_jobs((folder / "squeue.txt").read_bytes())
+    nodes = _node_rows.parse_nodes((folder / "nodes.txt").read_bytes())
     return nodes, {allocation.job_id: allocation for allocation in allocations}
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm import hostlist, recording
+from slurm.commands.job_rows import parse_jobs
 from slurm.commands.records import parse_saved_jobs
-from slurm.commands.text import parse_jobs
 from slurm.errors import SlurmProtocolError
 from slurm.fields import MAX_HELD
 from slurm.json.answer import JsonAnswer

@@ -37,7 +37,7 @@ import copy
 import json
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timezone
 from functools import cache
 from pathlib import Path
@@ -50,7 +50,8 @@ from hypothesis import strategies as st
 from segment_health.level import FaultLevel
 from segment_health.policy.assess import Policy
 from segment_health.unit import units_of
-from slurm.commands import text as _text
+from slurm.commands import job_rows as _job_rows
+from slurm.commands import node_rows as _node_rows
 from slurm.commands.records import parse_saved_jobs
 from slurm.errors import SlurmError
 from slurm.json.answer import JobRow, JsonAnswer, NodeRow
@@ -98,12 +99,12 @@ def read_json(wanted: str) -> Callable[[bytes], Facts]:
 
 def read_nodes(data: bytes) -> Facts:
     """Read `scontrol show nodes --oneliner`."""
-    return Facts(_text.parse_nodes(data))
+    return Facts(_node_rows.parse_nodes(data))
 
 
 def read_queue(data: bytes) -> Facts:
     """Read what the live job query prints."""
-    return Facts({}, _text.parse_jobs(data))
+    return Facts({}, _job_rows.parse_jobs(data))
 
 
 def read_records(data: bytes) -> Facts:
@@ -262,12 +263,12 @@ def test_losses_are_seen() -> None:
     before = Facts({}, jobs)
     for after in (
         jobs[1:],
-        (replace(jobs[0], start_time=1), *jobs[1:]),
-        (replace(jobs[0], nodes=("n4",)), *jobs[1:]),
+        (jobs[0]._replace(start_time=1), *jobs[1:]),
+        (jobs[0]._replace(nodes=("n4",)), *jobs[1:]),
     ):
         assert len(losses(before, Facts({}, after), known)) == 1
-    assert losses(before, Facts({}, (replace(jobs[0], nodes=("new",)), *jobs[1:])), known) == []
-    assert losses(before, Facts({}, (replace(jobs[0], state="NEW"), *jobs[1:])), known) == []
+    assert losses(before, Facts({}, (jobs[0]._replace(nodes=("new",)), *jobs[1:])), known) == []
+    assert losses(before, Facts({}, (jobs[0]._replace(state="NEW"), *jobs[1:])), known) == []
 
 
 # --- JSON and pyslurm: members -----------------------------------------------------------------------------

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm.commands import run as _command
+from slurm.commands.node_rows import parse_nodes as parse_printed_nodes
 from slurm.commands.records import parse_saved_jobs
 from slurm.commands.run import Commands
-from slurm.commands.text import parse_nodes as parse_printed_nodes
 from slurm.errors import SlurmError, SlurmProtocolError, SlurmUnavailable
 from slurm.pyslurm import child as _pyslurm_child
 from slurm.pyslurm.reader import PyslurmReader

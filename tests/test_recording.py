@@ -43,7 +43,7 @@ ALICE = Allocation(
     user_id="1001",
     partition="main",
 )
-BOB = replace(ALICE, job_id="13", array_task_id="1", user="bob", user_id="1002", nodelist="n3", nodes=("n3",))
+BOB = ALICE._replace(job_id="13", array_task_id="1", user="bob", user_id="1002", nodelist="n3", nodes=("n3",))
 SMALL = Snapshot(
     cluster="alpha",
     slurm_version="25.11.2",
@@ -105,7 +105,7 @@ HOSTILE_NODES = st.builds(
 @given(st.lists(HOSTILE_NODES, min_size=1, unique_by=lambda node: node.name), TEXT, TEXT)
 def test_any_text_survives(nodes: list[Node], user: str, state: str) -> None:
     """Free text of every kind plays as it was."""
-    allocation = replace(ALICE, user=user, state=state, partition=user)
+    allocation = ALICE._replace(user=user, state=state, partition=user)
     snapshot = replace(SMALL, nodes={node.name: node for node in nodes}, allocations=(allocation,))
     assert played(recorded(snapshot)) == snapshot
 

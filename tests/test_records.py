@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from segment_health.policy.assess import Policy
 from segment_health.unit import unit_id_of
-from slurm.commands import text as _text
+from slurm.commands import job_rows as _job_rows
 from slurm.commands.records import parse_saved_jobs
 from slurm.errors import SlurmProtocolError
 from slurm.node import Node
@@ -144,7 +144,7 @@ def test_one_array(version: str, running: int) -> None:
 @pytest.mark.parametrize("file", ["scontrol_show_jobs.txt", "scontrol_show_jobs_oneline.txt"])
 def test_says_what_the_live_query_says(file: str) -> None:
     """The saved answer of a real Slurm, hostile job names and all, has the jobs of the live one."""
-    live = _text.parse_jobs((HOSTILE / "squeue.txt").read_bytes())
+    live = _job_rows.parse_jobs((HOSTILE / "squeue.txt").read_bytes())
     replayed = parse_saved_jobs((HOSTILE / file).read_bytes(), timezone.utc)
     assert sorted(replayed, key=lambda job: job.job_id) == sorted(live, key=lambda job: job.job_id)
 
@@ -161,7 +161,7 @@ NEW_YORK = "EST5EDT,M3.2.0,M11.1.0"
 READ = """
 import json, sys
 from slurm.commands.records import parse_saved_jobs
-from slurm.commands.text import parse_nodes
+from slurm.commands.node_rows import parse_nodes
 nodes, jobs = (open(path, "rb").read() for path in sys.argv[1:])
 print(json.dumps([
     sorted([job.job_id, job.start_time] for job in parse_saved_jobs(jobs)),

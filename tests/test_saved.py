@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm.commands import text as _text
+from slurm.commands import job_rows as _job_rows
 from slurm.errors import SlurmError, SlurmProtocolError
 from slurm.saved import SavedReader
 
@@ -83,7 +83,7 @@ def test_rows_of_the_live_query(tmp_path: Path) -> None:
     saved = tmp_path / "jobs"
     saved.write_bytes(rows)
     told = read(SAMPLES / "22.05-hostile/scontrol_show_nodes_oneline.txt", saved)
-    assert told.allocations == _text.parse_jobs(rows)
+    assert told.allocations == _job_rows.parse_jobs(rows)
 
 
 @pytest.mark.parametrize(

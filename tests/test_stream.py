@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slurm.commands import text as _text
+from slurm.commands import printed as _printed
 from slurm.errors import SlurmProtocolError
 from slurm.json import stream as _stream
 from slurm.json.stream import JsonStream
@@ -141,8 +141,8 @@ def test_json_c_writes_infinity_and_nan(size: int) -> None:
 def test_bytes_that_are_not_utf_8(raw: bytes, size: int) -> None:
     r"""Inside a string they are the text \xNN, as in what Slurm's commands print, however they were cut."""
     members, rows = streamed(*pieces(b'{"a": "<' + raw + b'>", "nodes": ["' + raw + b'"]}', size))
-    assert members == {"a": f"<{_text.decode(raw)}>"}
-    assert rows == {"nodes": [_text.decode(raw)]}
+    assert members == {"a": f"<{_printed.decode(raw)}>"}
+    assert rows == {"nodes": [_printed.decode(raw)]}
 
 
 def test_lone_surrogates() -> None:

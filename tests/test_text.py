@@ -14,6 +14,9 @@ from hypothesis import strategies as st
 
 from segment_health.unit import unit_id_of
 from slurm.commands import config as _config
+from slurm.commands import job_rows as _job_rows
+from slurm.commands import node_rows as _node_rows
+from slurm.commands import printed as _printed
 from slurm.commands import records as _records
 from slurm.commands import text as _text
 from slurm.errors import SlurmProtocolError
@@ -60,7 +63,7 @@ def refused(parse: Callable[[bytes], object], output: bytes) -> str:
 @pytest.mark.parametrize("case", NODE_LINES, ids=lambda case: case["id"])
 def test_node_line(case: dict[str, Any]) -> None:
     """Every node line of the cases has its state, and its reason where the case is sure of it."""
-    (node,) = _text.parse_nodes((case["line"] + "\n").encode()).values()
+    (node,) = _node_rows.parse_nodes((case["line"] + "\n").encode()).values()
     assert (node.name, node.base, sorted(node.flags)) == (case["name"], case["base"], case["flags"])
     if "reason" in case:
         assert node.reason == case["reason"]
@@ -73,7 +76,7 @@ def test_node_line(case: dict[str, Any]) -> None:
 def test_nodes_of_every_version(version: str) -> None:
     """Each version's answer has its 16 nodes, and says which are bad, why, since when and by whom."""
     base, drained, clock, others = SAMPLES[version]
-    nodes = _text.parse_nodes(nodes_of(version))
+    nodes = _node_rows.parse_nodes(nodes_of(version))
     assert sorted(nodes) == [*(f"d{number:03}" for number in range(1, 13)), "n1", "n2", "n3", "n4"]
     because = {
         name: (node.reason, node.reason_user, node.reason_since) for name, node in nodes.items() if node.reason
@@ -94,7 +97,7 @@ def test_nodes_of_every_version(version: str) -> None:
 
 def test_free_text_of_a_real_slurm() -> None:
     """Forged fields, line breaks and control bytes that Slurm 22.05 let through leave every state as it is."""
-    nodes = _text.parse_nodes((HOSTILE / "scontrol_show_nodes_oneline.txt").read_bytes())
+    nodes = _node_rows.parse_nodes((HOSTILE / "scontrol_show_nodes_oneline.txt").read_bytes())
     assert {name: node.state for name, node in nodes.items()} == {
         "f1": ("FUTURE",),
         "f2": ("FUTURE",),
@@ -127,7 +130,7 @@ def test_free_text_of_a_real_slurm() -> None:
 def test_a_line_break_that_forges_makes_the_answer_unusable(recording: str, complaint: str) -> None:
     """Where a real Slurm's answer cannot be told from a forgery, none of it is used."""
     answer = (HOSTILE / f"scontrol_show_nodes_oneline.{recording}.txt").read_bytes()
-    assert complaint in refused(_text.parse_nodes, answer)
+    assert complaint in refused(_node_rows.parse_nodes, answer)
 
 
 @pytest.mark.parametrize(
@@ -158,19 +161,19 @@ def test_a_line_break_that_forges_makes_the_answer_unusable(recording: str, comp
 )
 def test_malformed_nodes(rows: str) -> None:
     """One row that cannot be read makes the whole node table unusable, with a printable sentence."""
-    assert refused(_text.parse_nodes, rows.encode()).isprintable()
+    assert refused(_node_rows.parse_nodes, rows.encode()).isprintable()
 
 
 @pytest.mark.parametrize(("output", "complaint"), [(b"", "empty"), (NODE.encode(), "cut short")])
 def test_no_nodes_is_no_answer(output: bytes, complaint: str) -> None:
     """An empty node table is a failed query, never "no bad nodes"."""
-    assert complaint in refused(_text.parse_nodes, output)
+    assert complaint in refused(_node_rows.parse_nodes, output)
 
 
 def test_a_comment_of_many_lines_costs_its_length() -> None:
     """A comment of a million lines, behind a long field, is passed over in the time that reading it takes."""
     before = time.process_time()
-    nodes = _text.parse_nodes(f"{NODE}{'x' * (1 << 20)} Comment=c\n{'x' * 9}\n".encode() + b"x\n" * (1 << 19))
+    nodes = _node_rows.parse_nodes(f"{NODE}{'x' * (1 << 20)} Comment=c\n{'x' * 9}\n".encode() + b"x\n" * (1 << 19))
     assert [*nodes] == ["n1"]
     assert time.process_time() - before < 10
 
@@ -179,7 +182,7 @@ def test_a_comment_of_many_lines_costs_its_length() -> None:
 def test_only_newlines_end_rows(separator: str) -> None:
     """What str.splitlines takes for a line break is a character of a reason."""
     rows = f"{NODE} Reason=a{separator}NodeName=n2 b [root@2026-11-29T19:50:07]\n"
-    (node,) = _text.parse_nodes(rows.encode()).values()
+    (node,) = _node_rows.parse_nodes(rows.encode()).values()
     assert node.reason == f"a{separator}NodeName=n2 b"
 
 
@@ -205,7 +208,7 @@ def test_only_newlines_end_rows(separator: str) -> None:
 )  # fmt: skip
 def test_reason(text: str, expected: tuple[str | None, str | None, int | None]) -> None:
     """A reason is split from the stamp that Slurm put behind its first line, and from what follows."""
-    (node,) = _text.parse_nodes(f"{NODE} Reason={text}\n".encode()).values()
+    (node,) = _node_rows.parse_nodes(f"{NODE} Reason={text}\n".encode()).values()
     assert (node.reason, node.reason_user, node.reason_since) == expected
 
 
@@ -224,7 +227,7 @@ def test_a_megabyte_of_reason_costs_its_length(reason: str) -> None:
     costs = []
     for _ in range(3):  # what else runs on a machine can only add to it
         start = time.process_time()
-        _text.parse_nodes(f"{NODE} Reason={reason}\n".encode())
+        _node_rows.parse_nodes(f"{NODE} Reason={reason}\n".encode())
         costs.append(time.process_time() - start)
     assert min(costs) < 1.0
 
@@ -264,7 +267,7 @@ def row_of(job: dict[str, Any]) -> str:
 @pytest.mark.parametrize("case", JOB_RECORDS, ids=lambda case: case["id"])
 def test_job_record(case: dict[str, Any]) -> None:
     """Every job of the cases is its unit with its nodes, or no unit at all."""
-    allocations = _text.parse_jobs(row_of(case["job"]).encode())
+    allocations = _job_rows.parse_jobs(row_of(case["job"]).encode())
     if case["unit"] is None:
         assert allocations == ()
         return
@@ -278,7 +281,7 @@ def test_job_record(case: dict[str, Any]) -> None:
 
 def test_jobs_of_a_real_slurm() -> None:
     """A real answer names each unit, its nodes and its generation, and leaves out what is pending."""
-    allocations = _text.parse_jobs((HOSTILE / "squeue.txt").read_bytes())
+    allocations = _job_rows.parse_jobs((HOSTILE / "squeue.txt").read_bytes())
     units = {a.job_id: unit_id_of(a) for a in allocations}
     assert {job: (unit.job_id, unit.task_id) for job, unit in units.items()} == {
         "1": ("1", "1"),  # the last task of an array keeps the array's own job id
@@ -301,14 +304,14 @@ def test_jobs_of_a_real_slurm() -> None:
 
 def test_no_job_is_an_answer() -> None:
     """An empty `squeue --noheader` says that there is no job."""
-    assert _text.parse_jobs(b"") == ()
+    assert _job_rows.parse_jobs(b"") == ()
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "CONFIGURING", "SUSPENDED", "RESIZING", "SIGNALING", "STOPPED"])
 def test_states_that_hold_nodes(state: str) -> None:
     """A job in such a state is a unit, also when other words stand beside it."""
     for printed in (state, f"POWER_UP_NODE,{state}"):
-        (allocation,) = _text.parse_jobs(ROW.replace("RUNNING", printed).encode())
+        (allocation,) = _job_rows.parse_jobs(ROW.replace("RUNNING", printed).encode())
         assert allocation.is_understood
 
 
@@ -323,20 +326,20 @@ def test_states_that_hold_nodes(state: str) -> None:
 def test_states_that_hold_nothing(state: str) -> None:
     """A job in such a state is no unit, whatever else its row says: times and nodes may be missing."""
     row = f"5|5|0-9%2|N/A|{state}||N/A|u|1000|main|(null)|\n"
-    assert _text.parse_jobs(row.encode()) == ()
-    assert _text.parse_jobs(ROW.replace("RUNNING", f"RUNNING,{state}").encode()) == ()
+    assert _job_rows.parse_jobs(row.encode()) == ()
+    assert _job_rows.parse_jobs(ROW.replace("RUNNING", f"RUNNING,{state}").encode()) == ()
 
 
 def test_unknown_state_is_there_and_not_understood() -> None:
     """A state of a newer Slurm is an allocation that nobody may judge: neither absent nor fit."""
-    (allocation,) = _text.parse_jobs(ROW.replace("RUNNING", "TELEPORTING").encode())
+    (allocation,) = _job_rows.parse_jobs(ROW.replace("RUNNING", "TELEPORTING").encode())
     assert (allocation.state, allocation.nodes) == ("TELEPORTING", ("n1", "n2"))
     assert not allocation.is_understood
 
 
 def test_running_without_nodes_is_not_understood() -> None:
     """A job that runs on no node is there and not judged."""
-    (allocation,) = _text.parse_jobs(ROW.replace("n[1-2]", "").encode())
+    (allocation,) = _job_rows.parse_jobs(ROW.replace("n[1-2]", "").encode())
     assert not allocation.is_understood
 
 
@@ -381,12 +384,12 @@ def test_running_without_nodes_is_not_understood() -> None:
 )
 def test_malformed_jobs(rows: str) -> None:
     """One row that cannot be read makes the whole job table unusable, with a printable sentence."""
-    assert refused(_text.parse_jobs, rows.encode()).isprintable()
+    assert refused(_job_rows.parse_jobs, rows.encode()).isprintable()
 
 
 def test_no_task() -> None:
     """A job outside an array has its own id for the array's, and no task."""
-    (allocation,) = _text.parse_jobs(ROW.encode())
+    (allocation,) = _job_rows.parse_jobs(ROW.encode())
     assert (allocation.array_job_id, allocation.array_task_id) == (None, None)
 
 
@@ -444,7 +447,7 @@ def test_unusable_configuration(output: bytes) -> None:
 def test_is_no_time(text: str) -> None:
     """Only a whole date and time is one; Slurm's words for none are not."""
     with pytest.raises(ValueError, match=r"."):
-        _text.parse_time(text, timezone.utc)
+        _printed.parse_time(text, timezone.utc)
 
 
 @pytest.mark.parametrize("text", ["0001-01-01T00:00:00", "9999-12-31T23:59:59"])
@@ -452,7 +455,7 @@ def test_the_ends_of_time(text: str) -> None:
     """A year at either end of the calendar is a time or a ValueError, in every zone."""
     for zone in (timezone.utc, None):
         try:
-            assert isinstance(_text.parse_time(text, zone), int)
+            assert isinstance(_printed.parse_time(text, zone), int)
         except ValueError:
             assert zone is None
 
@@ -461,9 +464,9 @@ def test_the_ends_of_time(text: str) -> None:
 
 
 ANSWERS: dict[str, tuple[Callable[[bytes], Any], bytes]] = {
-    "nodes": (_text.parse_nodes, nodes_of("26.05")),
-    "hostile-nodes": (_text.parse_nodes, (HOSTILE / "scontrol_show_nodes_oneline.txt").read_bytes()),
-    "jobs": (_text.parse_jobs, (HOSTILE / "squeue.txt").read_bytes()),
+    "nodes": (_node_rows.parse_nodes, nodes_of("26.05")),
+    "hostile-nodes": (_node_rows.parse_nodes, (HOSTILE / "scontrol_show_nodes_oneline.txt").read_bytes()),
+    "jobs": (_job_rows.parse_jobs, (HOSTILE / "squeue.txt").read_bytes()),
     "config": (_config.parse_config, (HOSTILE / "scontrol_show_config.txt").read_bytes()),
     "saved-jobs": (_records.parse_saved_jobs, (HOSTILE / "scontrol_show_jobs.txt").read_bytes()),
     "saved-jobs-oneline": (_records.parse_saved_jobs, (HOSTILE / "scontrol_show_jobs_oneline.txt").read_bytes()),
@@ -485,7 +488,7 @@ def test_cut_short(parse: Callable[[bytes], Any], answer: bytes) -> None:
     whole = rows_of(parse(answer))
     for offset in range(len(answer)):
         cut = answer[:offset]
-        if cut.endswith(b"\n") or (not cut and parse is _text.parse_jobs):
+        if cut.endswith(b"\n") or (not cut and parse is _job_rows.parse_jobs):
             try:
                 part = rows_of(parse(cut))
             except SlurmProtocolError:
@@ -516,8 +519,8 @@ TOKENS = st.sampled_from(
 )  # fmt: skip
 EDITS = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 40), TOKENS | st.binary(max_size=8)), max_size=6)
 PARSERS: tuple[Callable[[bytes], object], ...] = (
-    _text.parse_nodes,
-    _text.parse_jobs,
+    _node_rows.parse_nodes,
+    _job_rows.parse_jobs,
     _config.parse_config,
     _records.parse_saved_jobs,
 )
@@ -562,7 +565,7 @@ def test_no_reason_changes_a_state(text: str) -> None:
     """Whatever stands in a reason, its node stays drained, unless the whole answer is refused."""
     rows = f"{NODE} Reason={text} [root@2026-11-29T19:50:07]\n{NODE.replace('n1', 'n2')}\n"
     try:
-        nodes = _text.parse_nodes(rows.encode())
+        nodes = _node_rows.parse_nodes(rows.encode())
     except SlurmProtocolError:
         assert " Boards=" in text
         return
@@ -583,7 +586,7 @@ def test_no_feature_hides_a_drain(text: str) -> None:
     features = f"AvailableFeatures={text} ActiveFeatures={text}"
     rows = f"NodeName=n1 {features} Sockets=2 Boards=1 State=IDLE+DRAIN Owner=N/A\n"
     try:
-        nodes = _text.parse_nodes(rows.encode())
+        nodes = _node_rows.parse_nodes(rows.encode())
     except SlurmProtocolError:
         return
     assert nodes["n1"].state == ("IDLE", "DRAIN")

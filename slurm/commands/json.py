@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from slurm.json.answer import JsonAnswer
-from slurm.snapshot import Snapshot, existing
+from slurm.nodes import existing
+from slurm.snapshot import Snapshot
 
 from .config import Known
 

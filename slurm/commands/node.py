@@ -14,7 +14,7 @@ from slurm.errors import SlurmProtocolError
 from slurm.fields import shown, state_of, time_of_reason
 from slurm.node import Node
 
-from .text import decode, parse_time
+from .printed import decode, parse_time
 
 if TYPE_CHECKING:
     from .run import Commands

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from slurm.errors import SlurmProtocolError
 from slurm.fields import Held
 
-from .text import NO_ID, decode, printed_allocation
+from .job_rows import printed_allocation
+from .printed import NO_ID, decode
 
 if TYPE_CHECKING:
     from datetime import tzinfo

@@ -141,7 +141,8 @@ def run(  # noqa: PLR0913 - what a command has, and who counts
     process is interrupted, every command is killed with its whole process group.
 
     Raises SlurmUnavailable when a command is missing, is killed, ends non-zero or does not end in time, and
-    SlurmProtocolError when an answer is larger than MAX_OUTPUT. Output on stderr with status 0 is no failure.
+    SlurmProtocolError when an answer is larger than MAX_OUTPUT, or its sink refuses it. Output on stderr with
+    status 0 is no failure.
     """
     deadline = time.monotonic() + timeout if deadline is None else deadline
     running: list[_Running] = []
@@ -208,6 +209,8 @@ class _Running:
     process: subprocess.Popen[bytes]
     sink: Sink | None
     received: int = 0
+    refusal: SlurmProtocolError | None = None
+    """Why its output cannot be read, said once it has ended well."""
     stdout: bytearray = field(default_factory=bytearray)
     stderr: bytearray = field(default_factory=bytearray)
 
@@ -224,10 +227,15 @@ class _Running:
         self.received += len(data)
         if self.received > MAX_OUTPUT:
             raise SlurmProtocolError(f"{self.name}: answered more than {MAX_OUTPUT} bytes")
-        if self.sink is not None:
-            self.sink(data)
-        else:
+        if self.sink is None:
             self.stdout += data
+        elif self.refusal is None:
+            try:
+                self.sink(data)
+            except (
+                SlurmProtocolError
+            ) as error:  # if the command fails, what it says on stderr is the better reason
+                self.refusal = error
 
     @property
     def said(self) -> str:
@@ -279,6 +287,9 @@ def _collect(running: list[_Running], deadline: float, timeout: float) -> None:
                 selector.unregister(key.fd)
                 if all(other.data is not key.data for other in selector.get_map().values()):
                     key.data.check_end(deadline, timeout)
+    for command in running:
+        if command.refusal is not None:
+            raise command.refusal
 
 
 def _late(name: str, timeout: float, said: str) -> SlurmUnavailable:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from slurm.commands.config import SHOW_CONFIG, Known, config_of
 from slurm.errors import SlurmUnavailable
 from slurm.fields import shown
-from slurm.snapshot import Snapshot, existing
+from slurm.nodes import existing
+from slurm.snapshot import Snapshot
 
 from .rows import JobRow, NodeRow, parse_jobs, parse_nodes
 from .worker import Worker

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from slurm.commands.config import CLUSTER_NAME
 from slurm.errors import SlurmError, SlurmProtocolError, SlurmUnavailable
 from slurm.fields import shown
-from slurm.snapshot import Snapshot, existing
+from slurm.nodes import existing
+from slurm.snapshot import Snapshot
 
 from .api import Questions, negotiate
 from .http import Server

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from slurm.commands.text import SHOW_JOBS, parse_jobs
+from slurm.commands.job_rows import parse_jobs
+from slurm.commands.text import SHOW_JOBS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,12 +15,12 @@ import pytest
 from slurm.commands.run import Commands
 from slurm.commands.text import TextReader
 from slurm.errors import SlurmUnavailable
+from slurm.nodes import existing
 from slurm.rest.api import VERSIONS, Questions
 from slurm.rest.http import Server
 from slurm.rest.reader import RestReader
 from slurm.rest.token import read_token
 from slurm.sandbox.cluster import Sandbox
-from slurm.snapshot import existing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -34,7 +34,7 @@ from segment_health.record import Fields
 from segment_health.sources import node_names
 from segment_health.unit import units_of
 from slurm import hostlist, recording, saved
-from slurm.commands import config, records, text
+from slurm.commands import config, job_rows, node_rows, records
 from slurm.commands.run import clean_environment
 from slurm.errors import SlurmError, SlurmProtocolError
 from slurm.fields import NO_VAL, state_of
@@ -190,18 +190,18 @@ def as_file(data: bytes) -> str:
 @target("nodes")
 def _nodes(data: bytes) -> None:
     with suppress(SlurmError):
-        nodes = text.parse_nodes(data)
+        nodes = node_rows.parse_nodes(data)
         must_be_nodes(nodes)
         assert len(nodes) == sum(line.startswith(b"NodeName=") for line in data.split(b"\n"))
-        assert refuses(text.parse_nodes, data.rstrip(b"\n"))
-        assert text.parse_nodes(data, None).keys() == nodes.keys()
+        assert refuses(node_rows.parse_nodes, data.rstrip(b"\n"))
+        assert node_rows.parse_nodes(data, None).keys() == nodes.keys()
 
 
 @target("jobs")
 def _jobs(data: bytes) -> None:
     with suppress(SlurmError):
-        must_be_allocations(text.parse_jobs(data))
-        assert not data.rstrip(b"\n ") or refuses(text.parse_jobs, data.rstrip(b"\n"))
+        must_be_allocations(job_rows.parse_jobs(data))
+        assert not data.rstrip(b"\n ") or refuses(job_rows.parse_jobs, data.rstrip(b"\n"))
 
 
 @target("records")
@@ -401,7 +401,7 @@ def _recordings() -> Iterable[bytes]:
     job = b"8|7|1|N/A|RUNNING|0|2026-11-29T19:50:07|al|1001|main|n[1-2]|\n"
     for nodes, jobs in (
         ({"n1": node}, ()),
-        ({"n1": Node("n1", "DOWN", frozenset(), "", "root")}, text.parse_jobs(job)),
+        ({"n1": Node("n1", "DOWN", frozenset(), "", "root")}, job_rows.parse_jobs(job)),
     ):
         snapshot = Snapshot("c", "24.11.1", nodes, jobs, visible_user="1001" if jobs else None)
         yield recording.dump(snapshot, source="text", recorded="2026").encode()
@@ -424,7 +424,7 @@ def _recording(data: bytes) -> None:
 @target("hostlist")
 def _hostlist(data: bytes) -> None:
     told = data.decode("utf-8", "surrogateescape")
-    hostlist.expand.cache_clear()
+    hostlist._expand.cache_clear()
     with suppress(SlurmError):
         names = hostlist.expand(told)
         assert len(names) == len(set(names)) <= hostlist.MAX_HOSTS

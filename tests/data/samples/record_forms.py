@@ -13,7 +13,9 @@ import shutil
 import sys
 from pathlib import Path
 
+from slurm.commands import job_rows as _job_rows
 from slurm.commands import json as _json
+from slurm.commands import node_rows as _node_rows
 from slurm.commands import text as _text
 from slurm.sandbox.cluster import Sandbox
 
@@ -80,7 +82,7 @@ def main() -> None:
             return answer.encode("utf-8", "surrogateescape")
 
         def facts() -> tuple[object, object]:
-            return _text.parse_nodes(ask(*_text.SHOW_NODES)), _text.parse_jobs(ask(*_text.SHOW_JOBS))
+            return _node_rows.parse_nodes(ask(*_text.SHOW_NODES)), _job_rows.parse_jobs(ask(*_text.SHOW_JOBS))
 
         told = ask("scontrol", "-V")
         found = re.search(r"(\d+)\.(\d+)", told.decode())
