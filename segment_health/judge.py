@@ -183,17 +183,17 @@ def _artifact(
     if not faults:
         return None
     prior = situation.published.get(unit.id)
-    first_published = situation.now
+    first_published, before = situation.now, ("", "")
     if isinstance(prior, Artifact) and prior.generation == unit.generation:
-        first_published = prior.first_published
+        first_published, before = prior.first_published, (prior.unavailable, prior.nodelist)
     names = sorted(faults)
     return Artifact(
         unit=unit.id,
         level=max(fault.level for fault in faults.values()),
         nodes=tuple(faults[name] for name in names[:MAX_NODES]),
-        unavailable=situation.snapshot.fold(names),
+        unavailable=situation.snapshot.folded(names, before[0], unit.nodelist),
         generation=unit.generation,
-        nodelist=situation.snapshot.fold(sorted(known_as)),
+        nodelist=situation.snapshot.folded(known_as, before[1], unit.nodelist),
         first_published=first_published,
         updated=situation.now,
         publisher=situation.publisher,

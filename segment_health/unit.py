@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .contract import Generation, UnitId
 
@@ -13,12 +12,12 @@ if TYPE_CHECKING:
     from slurm.job import Allocation
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(NamedTuple):
     """An allocation unit as Slurm shows it now; a heterogeneous job's components are one unit.
 
     `understood` is False while any part is in a state that we do not know: then it is there, and not judged.
-    `partitions` are those of its parts, each with the part's nodes.
+    `partitions` are those of its parts, each with the part's nodes. `nodelist` is how Slurm folds its nodes, empty
+    where it has several parts.
     """
 
     id: UnitId
@@ -27,6 +26,7 @@ class Unit:
     user_id: str
     understood: bool
     partitions: tuple[tuple[str, frozenset[str]], ...] = ()
+    nodelist: str = ""
 
     def partitions_of(self, node: str) -> frozenset[str]:
         """Name the partitions in which the unit holds a node."""
@@ -44,10 +44,19 @@ def unit_id_of(allocation: Allocation) -> UnitId:
 
 def units_of(allocations: Collection[Allocation]) -> dict[UnitId, Unit]:
     """Group allocations into units."""
+    return {unit_id: unite(unit_id, parts) for unit_id, parts in parts_of(allocations).items()}
+
+
+def parts_of(allocations: Collection[Allocation]) -> dict[UnitId, list[Allocation]]:
+    """Group allocations by the units that they are parts of, one part each but for heterogeneous jobs."""
     parts: dict[UnitId, list[Allocation]] = {}
     for allocation in allocations:
-        parts.setdefault(unit_id_of(allocation), []).append(allocation)
-    return {unit_id: _unite(unit_id, allocations) for unit_id, allocations in parts.items()}
+        unit_id = unit_id_of(allocation)
+        if unit_id in parts:
+            parts[unit_id].append(allocation)
+        else:
+            parts[unit_id] = [allocation]
+    return parts
 
 
 def partitions_by_node(allocations: Collection[Allocation]) -> dict[str, list[str]]:
@@ -59,7 +68,10 @@ def partitions_by_node(allocations: Collection[Allocation]) -> dict[str, list[st
     return partitions
 
 
-def _unite(unit_id: UnitId, parts: list[Allocation]) -> Unit:
+def unite(unit_id: UnitId, parts: list[Allocation]) -> Unit:
+    """Make a unit of its parts."""
+    if len(parts) == 1:
+        return _alone(unit_id, parts[0])
     leader = min(parts, key=lambda part: (part.job_id != part.het_job_id, int(part.job_id)))
     return Unit(
         unit_id,
@@ -69,3 +81,10 @@ def _unite(unit_id: UnitId, parts: list[Allocation]) -> Unit:
         all(part.is_understood for part in parts),
         tuple((part.partition, frozenset(part.nodes)) for part in parts),
     )
+
+
+def _alone(unit_id: UnitId, part: Allocation) -> Unit:
+    nodes = frozenset(part.nodes)
+    generation = Generation(part.restart_count, part.start_time)
+    partitions = ((part.partition, nodes),)
+    return Unit(unit_id, generation, nodes, part.user_id, part.is_understood, partitions, part.nodelist)

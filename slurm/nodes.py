@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from .node import Node
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator, KeysView
 
     from .job import Allocation
 
@@ -27,11 +27,12 @@ _NO_REASON = (None, None, None)
 class NodeTable(Mapping[str, Node]):
     """Nodes by name, each made when it is asked for. Equal to a dict of the same nodes."""
 
-    __slots__ = ("_reasons", "_states")
+    __slots__ = ("_grouped", "_reasons", "_states")
 
     def __init__(self, states: dict[str, State], reasons: Mapping[str, Reason]) -> None:
         self._states = states
         self._reasons = reasons
+        self._grouped: dict[State, list[str]] | None = None
 
     def __getitem__(self, name: str) -> Node:
         base, flags = self._states[name]
@@ -47,28 +48,34 @@ class NodeTable(Mapping[str, Node]):
         """Tell without making it."""
         return name in self._states
 
+    def keys(self) -> KeysView[str]:
+        """Return the names as a dict does: sets of them are compared without a call for each."""
+        return self._states.keys()
+
     @property
-    def states(self) -> Mapping[str, State]:
-        """The state of each node."""
-        return self._states
+    def grouped(self) -> dict[State, list[str]]:
+        """Their names by state; made once, since many ask."""
+        if self._grouped is None:
+            self._grouped = _grouped(self._states.items())
+        return self._grouped
 
 
-def names_by_state(nodes: Mapping[str, Node]) -> dict[State, list[str]]:
+def names_by_state(nodes: Mapping[str, Node]) -> Mapping[State, list[str]]:
     """Group the names of nodes by what they show."""
+    if isinstance(nodes, NodeTable):
+        return nodes.grouped
+    return _grouped((name, (node.base, node.flags)) for name, node in nodes.items())
+
+
+def _grouped(states: Iterable[tuple[str, State]]) -> dict[State, list[str]]:
     found: dict[State, list[str]] = {}
-    for name, state in _states_of(nodes):
+    for name, state in states:
         names = found.get(state)
         if names is None:
             found[state] = [name]
         else:
             names.append(name)
     return found
-
-
-def _states_of(nodes: Mapping[str, Node]) -> Collection[tuple[str, State]]:
-    if isinstance(nodes, NodeTable):
-        return nodes.states.items()
-    return [(name, (node.base, node.flags)) for name, node in nodes.items()]
 
 
 def existing(nodes: Mapping[str, Node], allocations: Collection[Allocation]) -> Mapping[str, Node]:

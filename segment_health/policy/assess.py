@@ -111,7 +111,7 @@ class Policy:
         tells since when the node shows a word (see first_seen), and `now` the time: only rules with a
         `min_duration` ask.
         """
-        rules = self._concerning(node, allocated=allocated) if self.rules else ()
+        rules = self._concerning(node.base, node.flags, allocated=allocated) if self.rules else ()
         rules = tuple(rule for rule in rules if rule.fits(node, partitions))
         if not rules:
             return _by_default(node.base, node.flags, allocated=allocated)
@@ -122,6 +122,18 @@ class Policy:
             candidates = [(r, r.began(shown, node)) for r in rules if _may_grade(r, word, default)]
             findings.append(_grade(word, default, candidates, now))
         return _summed_up(tuple(findings), reading.unknown)
+
+    def of_state(self, base: str, flags: frozenset[str], *, allocated: bool) -> Assessment | None:
+        """Judge all nodes in a state at once; None where a rule may tell some of them from others."""
+        if self.rules and self._concerning(base, flags, allocated=allocated):
+            return None
+        return _by_default(base, flags, allocated=allocated)
+
+    def dates(self, base: str, flags: frozenset[str]) -> bool:
+        """Tell whether first_seen() may have something to say of nodes in a state."""
+        words = read(base, flags, allocated=False).words
+        waiting = [rule for rule in self.rules if rule.min_duration]
+        return any(level or any(rule.speaks_of(word) for rule in waiting) for word, level in words)
 
     def first_seen(
         self, node: Node, before: Mapping[tuple[str, str], int], *, previous_pass: int | None, now: int
@@ -143,13 +155,13 @@ class Policy:
             found[key] = min(now, before[key]) if key in before else _begin(word, node, previous_pass, now)
         return found
 
-    def _concerning(self, node: Node, *, allocated: bool) -> tuple[Rule, ...]:
-        key = (node.base, node.flags, allocated)
+    def _concerning(self, base: str, flags: frozenset[str], *, allocated: bool) -> tuple[Rule, ...]:
+        key = (base, flags, allocated)
         found = self._concerned.get(key)
         if found is None:
             if len(self._concerned) > MAX_STATES:
                 self._concerned.clear()
-            words = read(node.base, node.flags, allocated=allocated).words
+            words = read(base, flags, allocated=allocated).words
             found = tuple(rule for rule in self.rules if any(_may_grade(rule, *word) for word in words))
             self._concerned[key] = found
         return found
