@@ -20,7 +20,6 @@ FORBIDDEN = {
     "collections",
     "dataclasses",
     "enum",
-    "filelock",
     "grpc",
     "httpx",
     "inspect",
