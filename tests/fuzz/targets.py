@@ -565,9 +565,7 @@ def _settings(data: bytes) -> None:
     if zlib.crc32(data) % 16 == 0:  # a process is started to read a file, which is dear
         with suppress(settings.SettingsError):
             _must_be_settings(settings.load({"timeout": 5.0}, {}, as_file(data)))
-    flags = dict(
-        zip(settings.Settings.model_fields, data.decode("utf-8", "surrogateescape").split("\n"), strict=False)
-    )
+    flags = dict(zip(settings.FIELDS, data.decode("utf-8", "surrogateescape").split("\n"), strict=False))
     with suppress(settings.SettingsError):
         _must_be_settings(settings.load(flags, {}, None))
 
