@@ -15,8 +15,7 @@ from .bounded import bounded
 from .contract import Publisher
 from .lift import lift_stale
 from .observe import ask, consult
-from .page.portrait import portrait_of_pass
-from .policy.file import PolicyError
+from .policy.content import PolicyError
 from .publish import publish
 from .separate import run_on_separate
 from .sources import SourceUnknown
@@ -197,6 +196,8 @@ class Service:
 
     def _portray(self, observation: Observation, done: Pass) -> None:
         """Have the pass's picture made, which is no part of it: without one the page shows an older one."""
+        from .page.portrait import portrait_of_pass  # noqa: PLC0415 - 0.1 s that only a page's publisher pays
+
         publication = self._plan.publication
         try:
             done.picture = self._touch(lambda: portrait_of_pass(observation, publication, done.outcome.seen))

@@ -24,8 +24,7 @@ def plan(
 ) -> tuple[Plan, Settings]:
     """Return what to do, and by which settings. Raises Failure."""
     from segment_health import settings  # noqa: PLC0415
-    from segment_health.noded.config import ConfigurationError  # noqa: PLC0415
-    from segment_health.policy.file import PolicyError  # noqa: PLC0415
+    from segment_health.policy.content import PolicyError  # noqa: PLC0415
     from segment_health.publication import Publication  # noqa: PLC0415
     from segment_health.reload import PolicyFile  # noqa: PLC0415
     from segment_health.service import Plan  # noqa: PLC0415
@@ -54,7 +53,7 @@ def plan(
             portray=loop and told.listen is not None,
         )
         observed, lock_name = source.opened(told, os.environ, once=not loop)
-    except (settings.SettingsError, PolicyError, ConfigurationError) as error:
+    except (settings.SettingsError, PolicyError) as error:
         raise Failure(str(error), USAGE) from error
     return Plan(
         publication,
