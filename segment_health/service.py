@@ -13,7 +13,6 @@ from . import lock
 from .atomic import host_name
 from .bounded import bounded
 from .contract import Publisher
-from .lift import lift_stale
 from .observe import ask, consult
 from .policy.content import PolicyError
 from .publish import publish
@@ -217,6 +216,8 @@ class Service:
         publication, beat = self._plan.publication, self._last_heartbeat()
         if beat is None:  # nobody ever published, or it is not clear for which cluster
             return None
+        from .lift import lift_stale  # noqa: PLC0415 - no single pass needs it
+
         age = self._clock() - beat.last_complete_pass
         if (
             -beat.interval <= age < (self._plan.stale_after or 0)
