@@ -15,7 +15,6 @@ import os
 import pickle
 import signal
 import time
-import traceback
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 
@@ -111,6 +110,8 @@ def _answer(work: Callable[[], object]) -> bytes:
     except MemoryError:
         return pickle.dumps((False, OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))))
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the parent's
+        import traceback  # noqa: PLC0415 - 3 ms that work which succeeds never costs
+
         try:
             told = pickle.dumps((False, error))
             pickle.loads(told)  # noqa: S301 - many an exception cannot be made again

@@ -7,9 +7,11 @@ Publishers on two hosts are therefore not kept apart; they converge, since every
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import errno
+import fcntl
 import os
 import stat
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,6 +24,10 @@ PASS, LOOP, WRITE = "pass", "loop", "write"
 WRITE is held by the process that touches the decision directory: should that hang in the kernel, longer than
 whoever started it lives, nobody else begins to write before it is gone.
 """
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.05
+"""Seconds between two tries for a lock that somebody else holds."""
+_REOPENED = 10
+"""How often a lock's file that is no longer the one at its path is opened anew."""
 
 
 class AlreadyRunning(Exception):  # noqa: N818 - not an error: overlapping cron runs are normal
@@ -42,26 +48,68 @@ def hold(  # noqa: PLR0913 - what is locked has three parts
     this process's cluster from another one of the same host: its name, or the path of its slurm.conf, which is
     known before the first answer. Raises AlreadyRunning after `wait` seconds, or LockError at once.
     """
-    from filelock import FileLock, Timeout  # noqa: PLC0415 - 47 ms, and only a publisher needs it
-
     path = path_of(what, directory, cluster, scope, environ)
-    # fallback_to_soft: where flock is missing it must fail, not turn into another kind of lock.
-    lock = FileLock(path, timeout=wait, mode=0o600, fallback_to_soft=False)
     try:
-        lock.acquire()
-    except Timeout:
-        raise AlreadyRunning(_holder(path)) from None
+        descriptor = _taken(path, wait)
     except OSError as error:
         raise LockError(f"{path}: {error.strerror or error}") from error
+    if descriptor is None:
+        raise AlreadyRunning(_holder(path))
     try:
         _name_holder(path)
         yield
     finally:
-        lock.release()
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child that was just forked may share the descriptor
+        finally:
+            os.close(descriptor)
+
+
+def _taken(path: str, wait: float) -> int | None:
+    """Return the descriptor that holds a lock; None if somebody else still has it after `wait` seconds."""
+    deadline, pause = time.monotonic() + wait, _FIRST_PAUSE
+    while (descriptor := _try(path)) is None:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return None
+        time.sleep(min(pause, left))
+        pause = min(pause * 2, _LONGEST_PAUSE)
+    return descriptor
+
+
+def _try(path: str) -> int | None:
+    """Take a lock if nobody has it. Its file stays for ever: who removes one lets two publishers hold two of them.
+
+    Raises OSError, where there is no flock(2) too: nothing else takes its place.
+    """
+    for _ in range(_REOPENED):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        held = False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held = _is_at(path, descriptor)
+        except BlockingIOError:
+            return None
+        finally:
+            if not held:
+                os.close(descriptor)
+        if held:
+            return descriptor
+    raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+
+def _is_at(path: str, descriptor: int) -> bool:
+    """Whether an open file is the one at its path: of another one, the next publisher would not know."""
+    try:
+        return os.path.samestat(os.lstat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def path_of(what: str, directory: str, cluster: str, scope: str, environ: Mapping[str, str]) -> str:
     """Return where a lock is on this host; beside it lies who holds it, in `.pid`. Raises LockError."""
+    import hashlib  # noqa: PLC0415 - 5 ms, which a dry run does not pay
+
     # A digest: no text from outside becomes a path.
     identity = f"{directory}\0{cluster}\0{scope}"
     name = hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()[:32]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from .policy.file import PolicyError, content_of
+from .policy.content import PolicyError, content_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

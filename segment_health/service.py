@@ -13,10 +13,8 @@ from . import lock
 from .atomic import host_name
 from .bounded import bounded
 from .contract import Publisher
-from .lift import lift_stale
 from .observe import ask, consult
-from .page.portrait import portrait_of_pass
-from .policy.file import PolicyError
+from .policy.content import PolicyError
 from .publish import publish
 from .separate import run_on_separate
 from .sources import SourceUnknown
@@ -197,6 +195,8 @@ class Service:
 
     def _portray(self, observation: Observation, done: Pass) -> None:
         """Have the pass's picture made, which is no part of it: without one the page shows an older one."""
+        from .page.portrait import portrait_of_pass  # noqa: PLC0415 - 0.1 s that only a page's publisher pays
+
         publication = self._plan.publication
         try:
             done.picture = self._touch(lambda: portrait_of_pass(observation, publication, done.outcome.seen))
@@ -216,6 +216,8 @@ class Service:
         publication, beat = self._plan.publication, self._last_heartbeat()
         if beat is None:  # nobody ever published, or it is not clear for which cluster
             return None
+        from .lift import lift_stale  # noqa: PLC0415 - no single pass needs it
+
         age = self._clock() - beat.last_complete_pass
         if (
             -beat.interval <= age < (self._plan.stale_after or 0)

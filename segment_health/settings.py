@@ -7,14 +7,12 @@ keys: the first layer that names any of them decides alone, so that a flag never
 
 from __future__ import annotations
 
-import difflib
 import os
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
 from . import scope as scopes
-from . import toml, values
+from . import values
 from .bounded import bounded
 from .policy import limits
 from .record import brief
@@ -22,6 +20,7 @@ from .trust import stranger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Literal
 
     from .scope import Scope
 
@@ -41,86 +40,99 @@ class SettingsError(Exception):
     """A setting is missing, unknown or wrong; nothing was done. One line, for a person."""
 
 
-class Settings(BaseModel):
-    """What a publisher is told. Unknown keys are refused."""
+def _by(take: Callable[[object], object]) -> dict[str, Any]:
+    """Say how a setting's value is taken: `take` gives what it means, or raises ValueError, a sentence."""
+    return {"take": take}
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
-    dir: str | None = None
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a publisher is told, as `load` makes it: each field says how its value is taken."""
+
+    dir: str | None = field(default=None, metadata=_by(values.text))
     """Decision directory: absolute, on storage that every launcher sees. Never created."""
-    job: Annotated[tuple[str, ...], BeforeValidator(values.ids)] = ()
-    user: Annotated[str, Field(min_length=1)] | None = None
-    partition: Annotated[str, Field(min_length=1)] | None = None
-    all: bool = False
-    timeout: Annotated[float, Field(gt=0, le=3600)] = 30.0
+    job: tuple[str, ...] = field(default=(), metadata=_by(values.ids))
+    user: str | None = field(default=None, metadata=_by(values.name))
+    partition: str | None = field(default=None, metadata=_by(values.name))
+    all: bool = field(default=False, metadata=_by(values.truth))
+    timeout: float = field(default=30.0, metadata=_by(values.number(above=0, most=3600)))
     """Seconds that Slurm may take to answer a pass's queries; a failover takes slurmctld up to 120."""
-    interval: Annotated[float, Field(ge=5, le=86400)] = 300.0
+    interval: float = field(default=300.0, metadata=_by(values.number(least=5, most=86400)))
     """Seconds to the next pass. By it others judge whether this publisher lives (twice as long without a pass);
     300 is what slurmctld's administrators put up with from every job."""
-    policy: Annotated[str, Field(min_length=1)] | None = None
+    policy: str | None = field(default=None, metadata=_by(values.name))
     """Policy file (TOML), absolute or as seen from where the publisher starts: a site's rules above the contract's
     table of levels. Read again when it changes."""
-    publish_at: Literal["PreSeparateFault", "SeparateFault"] | None = None
+    publish_at: Literal["PreSeparateFault", "SeparateFault"] | None = field(
+        default=None, metadata=_by(values.one_of("PreSeparateFault", "SeparateFault"))
+    )
     """The lowest level that excludes a unit. This and the next three count before what the policy file says."""
-    clear_after: Annotated[str, AfterValidator(values.clear_after)] | None = None
+    clear_after: str | None = field(default=None, metadata=_by(values.clear_after))
     """Health that lifts an exclusion: `1 pass`, `3 passes` in a row, or a time such as `10m`."""
-    max_new_exclusions: Annotated[str, BeforeValidator(values.max_new_exclusions)] | None = None
+    max_new_exclusions: str | None = field(default=None, metadata=_by(values.max_new_exclusions))
     """Units that a pass may newly exclude, else it is held: a number, `10%` of the scope's units, `off`."""
-    hold_passes: Annotated[int, Field(ge=1, le=limits.MAX_HOLD_PASSES)] | None = None
+    hold_passes: int | None = field(default=None, metadata=_by(values.whole(least=1, most=limits.MAX_HOLD_PASSES)))
     """Passes in a row that are held before new exclusions are published whatever their number."""
-    noded_dir: Annotated[str, AfterValidator(values.absolute)] | None = None
+    noded_dir: str | None = field(default=None, metadata=_by(values.absolute))
     """Directory of NodeD's reports and configuration: a source of node faults beside Slurm."""
-    noded_max_age: Annotated[float, Field(ge=1, allow_inf_nan=False)] | Literal["never"] = 3600.0
+    noded_max_age: float | Literal["never"] = field(
+        default=3600.0, metadata=_by(values.number_or_never(least=1, finite=True))
+    )
     """Seconds after which a report of NodeD is stale: it writes anew every 1800. What is stale decides nothing."""
-    noded_unknown_level: Literal["NotHandleFault", "PreSeparateFault", "SeparateFault"] = "PreSeparateFault"
+    noded_unknown_level: Literal["NotHandleFault", "PreSeparateFault", "SeparateFault"] = field(
+        default="PreSeparateFault",
+        metadata=_by(values.one_of("NotHandleFault", "PreSeparateFault", "SeparateFault")),
+    )
     """The level of a fault code that NodeD's configuration does not list."""
-    attribution_blame: Annotated[str, AfterValidator(values.absolute)] | None = None
+    attribution_blame: str | None = field(default=None, metadata=_by(values.absolute))
     """Directory in which an attribution service leaves what logs say against nodes: one more source of faults."""
-    blame_max_age: Annotated[float, Field(ge=60, le=31536000)] = 86400.0
+    blame_max_age: float = field(default=86400.0, metadata=_by(values.number(least=60, most=31536000)))
     """Seconds for which a blame counts; then the node is what Slurm says again."""
-    blame_jobs: Annotated[int, Field(ge=1, le=1000)] = 2
+    blame_jobs: int = field(default=2, metadata=_by(values.whole(least=1, most=1000)))
     """Jobs whose logs blame a node before that counts for others than those jobs themselves."""
-    storage_timeout: Annotated[float, Field(ge=1, le=3600)] = 60.0
+    storage_timeout: float = field(default=60.0, metadata=_by(values.number(least=1, most=3600)))
     """Seconds that shared storage may take: for all that a pass reads and writes there, and for each file that is
     read. A server that fails over is back within some tens of seconds; what hangs, a child process waits for."""
-    allow_shared_dir: bool = False
+    allow_shared_dir: bool = field(default=False, metadata=_by(values.truth))
     """Publish for other users' jobs into a directory that others may write to: whoever can write there can exclude
     and un-exclude every unit."""
-    precreate: bool = False
+    precreate: bool = field(default=False, metadata=_by(values.truth))
     """Leave an empty artifact for each unit that has none: where a missing name is cached for longer than the size
     of a file (NFS) an exclusion is seen sooner."""
-    stale_after: Annotated[float, Field(gt=0)] | Literal["never"] = 1800.0
+    stale_after: float | Literal["never"] = field(default=1800.0, metadata=_by(values.number_or_never(above=0)))
     """Seconds without a complete pass after which a running publisher lifts its exclusions; or `never`."""
-    standby: bool = False
+    standby: bool = field(default=False, metadata=_by(values.truth))
     """Only publish while no other publisher of the scope lives: every task of a job may offer, one does."""
-    on_separate: Annotated[str, AfterValidator(values.command)] | None = None
+    on_separate: str | None = field(default=None, metadata=_by(values.command))
     """Command to run, once per generation, for a unit that reaches SeparateFault; words as a shell splits them."""
-    log_format: Literal["text", "json"] = "text"
-    metrics_file: Annotated[str, AfterValidator(values.absolute)] | None = None
+    log_format: Literal["text", "json"] = field(default="text", metadata=_by(values.one_of("text", "json")))
+    metrics_file: str | None = field(default=None, metadata=_by(values.absolute))
     """File of this publisher alone for Prometheus' textfile collector, which reads `*.prom`; read at the start."""
-    listen: Annotated[str, BeforeValidator(values.listen)] | None = None
+    listen: str | None = field(default=None, metadata=_by(values.listen))
     """Where a running publisher serves its page and its metrics: a port of 127.0.0.1, HOST:PORT or unix:/path."""
-    refresh_token_file: Annotated[str, AfterValidator(values.absolute)] | None = None
+    refresh_token_file: str | None = field(default=None, metadata=_by(values.absolute))
     """File of the token by which a pass may be asked for over HTTP; nobody but its owner can read it."""
-    adopt: bool = False
+    adopt: bool = field(default=False, metadata=_by(values.truth))
     """Take over artifacts that somebody else wrote; off, since they may be a person's decision."""
-    source: Literal["auto", "text", "json", "rest", "pyslurm"] = "auto"
+    source: Literal["auto", "text", "json", "rest", "pyslurm"] = field(
+        default="auto", metadata=_by(values.one_of("auto", "text", "json", "rest", "pyslurm"))
+    )
     """The door to Slurm: what its commands print as text or as JSON, slurmrestd, or libslurm through pyslurm.
     `auto` is pyslurm where that is installed and fits the Slurm that runs, else text."""
-    cluster: Annotated[str, AfterValidator(values.cluster)] | None = None
+    cluster: str | None = field(default=None, metadata=_by(values.cluster))
     """Name of the cluster to ask, where that is not slurm.conf's own; of saved answers, what they do not tell."""
-    slurm_conf: Annotated[str, AfterValidator(values.absolute)] | None = None
+    slurm_conf: str | None = field(default=None, metadata=_by(values.absolute))
     """Path of the slurm.conf to use, as SLURM_CONF."""
-    slurm_bin_dir: Annotated[str, AfterValidator(values.absolute)] | None = None
+    slurm_bin_dir: str | None = field(default=None, metadata=_by(values.absolute))
     """Directory of Slurm's commands, where they are not on PATH."""
-    rest_url: Annotated[str, AfterValidator(values.rest_url)] | None = None
+    rest_url: str | None = field(default=None, metadata=_by(values.rest_url))
     """slurmrestd: `http://host:6820`, `https://host` or `unix:/run/slurmrestd/slurmrestd.socket`."""
-    rest_jwt_file: Annotated[str, AfterValidator(values.absolute)] | None = None
+    rest_jwt_file: str | None = field(default=None, metadata=_by(values.absolute))
     """File that holds a JSON web token for slurmrestd and nothing else, read at every pass; else SLURM_JWT."""
-    nodes_from: str | None = None
-    jobs_from: str | None = None
+    nodes_from: str | None = field(default=None, metadata=_by(values.text))
+    jobs_from: str | None = field(default=None, metadata=_by(values.text))
     """Saved answers of any door instead of asking Slurm; `-` is standard input."""
-    replay: str | None = None
+    replay: str | None = field(default=None, metadata=_by(values.text))
     """A recording (`segment-health record`) instead of asking Slurm."""
 
     def saved_answers(self) -> tuple[str, str] | None:
@@ -194,6 +206,10 @@ class Settings(BaseModel):
         return path
 
 
+FIELDS: Mapping[str, Callable[[object], object]] = {one.name: one.metadata["take"] for one in fields(Settings)}
+"""Every setting, and how its value is taken."""
+
+
 def _looked_at(path: str, *, guarded: bool) -> tuple[str, str | None]:
     """Return the real path of a directory that can be listed, and who else may write to it where that matters."""
     os.listdir(path)
@@ -203,7 +219,7 @@ def _looked_at(path: str, *, guarded: bool) -> tuple[str, str | None]:
 def load(flags: Mapping[str, object], environ: Mapping[str, str], config: str | None) -> Settings:
     """Put the layers together; `flags` holds what was given on the command line only. Raises SettingsError."""
     layers = [
-        ({key: (f"--{key.replace('_', '-')}", value) for key, value in flags.items()}),
+        _from_flags(flags),
         _from_environment(environ),
         _from_file(config) if config else {},
     ]
@@ -213,10 +229,23 @@ def load(flags: Mapping[str, object], environ: Mapping[str, str], config: str | 
         for key, told in layer.items():
             if key not in merged and not (scope_is_settled and key in _SCOPE_KEYS):
                 merged[key] = told
-    try:
-        return Settings.model_validate({key: value for key, (_, value) in merged.items()})
-    except ValidationError as error:
-        raise SettingsError(_explain(error.errors()[0], merged)) from error
+    taken: dict[str, Any] = {}
+    for key, take in FIELDS.items():
+        if key in merged:
+            told_by, value = merged[key]
+            try:
+                taken[key] = take(value)
+            except ValueError as error:
+                quoted = "" if key in _SECRET else f", got {_quoted(value)}"
+                raise SettingsError(f"{told_by}: {error}{quoted}") from error
+    return Settings(**taken)
+
+
+def _from_flags(flags: Mapping[str, object]) -> dict[str, tuple[str, object]]:
+    layer = {key: (f"--{key.replace('_', '-')}", value) for key, value in flags.items()}
+    for key, (name, _) in layer.items():
+        _must_be_known(key, name, like=lambda known: f"--{known.replace('_', '-')}")
+    return layer
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, tuple[str, object]]:
@@ -232,6 +261,8 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, tuple[str, object
 
 
 def _from_file(path: str) -> dict[str, tuple[str, object]]:
+    from . import toml  # noqa: PLC0415 - 10 ms that only who has such a file pays
+
     try:
         document = toml.read(toml.content_of(path, _MAX_FILE))
     except OSError as error:
@@ -245,16 +276,12 @@ def _from_file(path: str) -> dict[str, tuple[str, object]]:
 
 
 def _must_be_known(key: str, shown: str, *, like: Callable[[str], str] = str) -> None:
-    if key not in Settings.model_fields:
-        nearest = difflib.get_close_matches(key, Settings.model_fields, n=1, cutoff=0)[0]
+    if key not in FIELDS:
+        import difflib  # noqa: PLC0415 - 10 ms that only a mistake costs
+
+        nearest = difflib.get_close_matches(key, FIELDS, n=1, cutoff=0)[0]
         told = brief(shown, _MAX_QUOTED)
         raise SettingsError(f"unknown setting {told}; the nearest known one is {like(nearest)}")
-
-
-def _explain(error: Any, merged: Mapping[str, tuple[str, object]]) -> str:
-    told_by, value = merged[str(error["loc"][0])]
-    problem = error["msg"].removeprefix("Value error, ")
-    return f"{told_by}: {problem}" if error["loc"][0] in _SECRET else f"{told_by}: {problem}, got {_quoted(value)}"
 
 
 def _quoted(value: object) -> str:

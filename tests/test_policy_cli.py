@@ -13,7 +13,8 @@ from click.testing import CliRunner
 from segment_health.cli import in_force, main
 from segment_health.level import FaultLevel
 from segment_health.policy.assess import Policy
-from segment_health.policy.file import PolicyError, load
+from segment_health.policy.content import PolicyError
+from segment_health.policy.file import load
 from segment_health.policy.limits import ClearAfter, MaxNewExclusions
 from segment_health.settings import Settings
 from segment_health.sources import node_names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -207,6 +208,126 @@ def test_what_is_refused(
     assert "\n" not in str(refused.value)
 
 
+NUMBER = "Input should be a valid number, unable to parse string as a number"
+INTEGER = "Input should be a valid integer, unable to parse string as an integer"
+BOOLEAN = "Input should be a valid boolean"
+LEVELS = "Input should be 'PreSeparateFault' or 'SeparateFault'"
+TAKEN: list[tuple[str, object, object]] = [
+    *(("timeout", told, 60.0) for told in (60, 60.0, "60", "60.", "+60.0", " 60\n", "6e1", "6_0", "0060")),
+    ("timeout", ".5", 0.5),
+    ("timeout", "5e-324", 5e-324),
+    ("timeout", True, 1.0),
+    ("timeout", 3600, 3600.0),
+    ("interval", 5, 5.0),
+    ("interval", 86400, 86400.0),
+    ("stale_after", "never", "never"),
+    *(("stale_after", told, float("inf")) for told in ("inf", "+Infinity", float("inf"), "1e400")),
+    ("noded_max_age", "never", "never"),
+    ("noded_max_age", True, 1.0),
+    *(("hold_passes", told, 60) for told in (60, 60.0, "60", "60.00", "+60", " 60\n", "6_0", "0060", "6_0.0")),
+    ("hold_passes", True, 1),
+    ("hold_passes", 1_000_000, 1_000_000),
+    ("blame_jobs", "1000", 1000),
+    *(("adopt", told, True) for told in (True, 1, 1.0, "1", "on", "ON", "t", "true", "tRuE", "y", "Yes")),
+    *(("adopt", told, False) for told in (False, 0, 0.0, "0", "off", "f", "False", "n", "NO")),
+    ("dir", "", ""),
+    ("dir", "\udcff", "\udcff"),
+    ("user", "ä", "ä"),
+    ("job", 5, ("5",)),
+    ("job", [60, "61, 62"], ("60", "61", "62")),
+    ("listen", 9400, "9400"),
+    ("cluster", "Big.One", "big.one"),
+    ("publish_at", "SeparateFault", "SeparateFault"),
+]
+NOT_TAKEN: list[tuple[str, object, str]] = [
+    *(
+        ("timeout", told, NUMBER)
+        for told in ("", "soon", "_60", "60_", "6__0", "0x10", "1,5", "٦", "6\0", "- 6", "6s")
+    ),
+    *(("timeout", told, "Input should be a valid number") for told in ([60], {"a": 1}, date(2026, 1, 1), 10**400)),
+    ("timeout", False, "Input should be greater than 0"),
+    ("timeout", "-inf", "Input should be greater than 0"),
+    *(
+        ("timeout", told, "Input should be less than or equal to 3600")
+        for told in ("inf", "nan", 3600.01, "1e400")
+    ),
+    ("interval", 4.99, "Input should be greater than or equal to 5"),
+    ("interval", float("nan"), "Input should be less than or equal to 86400"),
+    ("blame_max_age", 31_536_001, "Input should be less than or equal to 31536000"),
+    ("blame_max_age", 59, "Input should be greater than or equal to 60"),
+    *(("stale_after", told, "Input should be greater than 0") for told in (0, "nan", -1)),
+    *(("stale_after", told, NUMBER) for told in ("Never", " never", "")),
+    *(("noded_max_age", told, "Input should be a finite number") for told in ("inf", float("nan"), "-inf")),
+    ("noded_max_age", "0.9", "Input should be greater than or equal to 1"),
+    *(
+        ("hold_passes", told, INTEGER)
+        for told in ("", "1.5", "5.", ".5", "1e2", "inf", "0x5", "_5", "5_", "٥", "5\0")
+    ),
+    ("hold_passes", 1.5, "Input should be a valid integer, got a number with a fractional part"),
+    ("hold_passes", float("inf"), "Input should be a finite number"),
+    ("hold_passes", float("nan"), "Input should be a finite number"),
+    ("hold_passes", [1], "Input should be a valid integer"),
+    ("hold_passes", "9" * 4301, "Unable to parse input string as an integer, exceeded maximum size"),
+    ("hold_passes", 1_000_001, "Input should be less than or equal to 1000000"),
+    ("hold_passes", False, "Input should be greater than or equal to 1"),
+    *(("adopt", told, f"{BOOLEAN}, unable to interpret input") for told in ("", "2", " 1", "1.0", "ja", 2, -1)),
+    *(("adopt", told, BOOLEAN) for told in (1.5, float("nan"), [1], {"a": 1})),
+    *(("dir", told, "Input should be a valid string") for told in (1, True, [1], 1.5)),
+    ("slurm_conf", 1, "Input should be a valid string"),
+    ("clear_after", 3, "Input should be a valid string"),
+    ("user", "", "String should have at least 1 character"),
+    ("user", 1, "Input should be a valid string"),
+    ("user", "\udcff", "Input should be a valid string, unable to parse raw data as a unicode string"),
+    *(("publish_at", told, LEVELS) for told in ("", "separatefault", 1, True, {"a": 1}, ["SeparateFault"])),
+    ("source", "carrier pigeon", "Input should be 'auto', 'text', 'json', 'rest' or 'pyslurm'"),
+]
+
+
+@pytest.mark.parametrize(("key", "told", "expected"), TAKEN)
+def test_what_a_value_is_taken_for(key: str, told: object, expected: object) -> None:
+    """Flags and variables are texts, a file has types: either may say the same, in each of its ways."""
+    found = getattr(load({key: told}, {}, None), key)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+@pytest.mark.parametrize(("key", "told", "problem"), NOT_TAKEN)
+def test_what_is_said_of_a_value_that_is_none(key: str, told: object, problem: str) -> None:
+    """The sentence says what would have been one, and repeats what was told."""
+    with pytest.raises(SettingsError) as refused:
+        load({key: told}, {}, None)
+    said = str(refused.value)
+    assert said.startswith(f"--{key.replace('_', '-')}: {problem}, got ")
+    assert len(said) < 400
+
+
+@pytest.mark.parametrize("key", ["rest_url", "rest_jwt_file"])
+def test_what_may_be_a_secret_is_not_repeated(key: str) -> None:
+    """Somebody may have put a token where its file, or the address, belongs."""
+    with pytest.raises(SettingsError) as refused:
+        load({key: "eyJhbGciOi"}, {}, None)
+    assert "eyJ" not in str(refused.value)
+
+
+def test_the_first_setting_that_is_wrong_is_named() -> None:
+    """In the order in which they are listed, whoever said which."""
+    with pytest.raises(SettingsError, match=r"^--timeout: "):
+        load({"adopt": "?", "timeout": "?"}, {"SEGMENT_HEALTH_INTERVAL": "?"}, None)
+
+
+def test_an_unknown_flag_is_refused() -> None:
+    """No layer may bring a key that means nothing."""
+    with pytest.raises(SettingsError, match=r"^unknown setting --time-out; the nearest known one is --timeout$"):
+        load({"time_out": "3"}, {}, None)
+
+
+def test_settings_do_not_change() -> None:
+    """Whoever reads them twice reads the same."""
+    told = Settings()
+    with pytest.raises(AttributeError):
+        told.timeout = 5.0  # type: ignore[misc]
+
+
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     """A configuration file that was named must be there, and be a file of text."""
     with pytest.raises(SettingsError, match="No such file"):
@@ -235,14 +356,14 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 def test_a_scope_that_cannot_be_one(told: dict[str, Any], message: str) -> None:
     """Scopes become file names, so nothing but plain names and digits passes."""
     with pytest.raises(SettingsError, match=message):
-        Settings.model_validate(told).scope(None)
+        load(told, {}, None).scope(None)
 
 
 @pytest.mark.parametrize("given", [{"nodes_from": "/x"}, {"jobs_from": "/x"}])
 def test_saved_answers_come_in_pairs(given: dict[str, str]) -> None:
     """Saved nodes beside living jobs would be no snapshot."""
     with pytest.raises(SettingsError, match="go together"):
-        Settings.model_validate(given).saved_answers()
+        load(given, {}, None).saved_answers()
     assert Settings().saved_answers() is None
     assert Settings(nodes_from="/n", jobs_from="/j").saved_answers() == ("/n", "/j")
 

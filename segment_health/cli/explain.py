@@ -59,15 +59,14 @@ def explain(*, what: str, config: str | None, format_: str, **flags: Any) -> Non
     """
     from segment_health import settings, sources  # noqa: PLC0415 - each command loads what it needs
     from segment_health.bounded import bounded  # noqa: PLC0415
-    from segment_health.noded.config import ConfigurationError  # noqa: PLC0415
     from segment_health.observe import observe  # noqa: PLC0415
-    from segment_health.policy.file import PolicyError  # noqa: PLC0415
+    from segment_health.policy.content import PolicyError  # noqa: PLC0415
 
     try:
         told = settings.load({k: v for k, v in flags.items() if v is not None}, os.environ, config)
         publication = _publication(told)
         observed, _ = source.opened(told, os.environ, once=True)
-    except (settings.SettingsError, PolicyError, ConfigurationError) as error:
+    except (settings.SettingsError, PolicyError) as error:
         raise Failure(str(error), USAGE) from error
     except TimeoutError as error:
         raise Failure(f"the decision directory: {error.strerror}", ATTENTION) from error

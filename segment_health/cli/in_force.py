@@ -64,13 +64,16 @@ def policy(told: Settings, content: bytes | None = None) -> Policy:
     `content` is what the file holds, where that has been read already.
     """
     from segment_health.level import FaultLevel  # noqa: PLC0415 - each command loads what it needs
-    from segment_health.policy import file, limits  # noqa: PLC0415
+    from segment_health.policy import limits  # noqa: PLC0415
     from segment_health.policy.assess import Policy  # noqa: PLC0415
-    from segment_health.sources import node_names  # noqa: PLC0415
 
     found = Policy()
     if told.policy:
-        found = file.parse(file.content_of(told.policy) if content is None else content, told.policy, node_names)
+        from segment_health.policy import file  # noqa: PLC0415 - 0.2 s that only who has such a file pays
+        from segment_health.policy.content import content_of  # noqa: PLC0415
+        from segment_health.sources import node_names  # noqa: PLC0415
+
+        found = file.parse(content_of(told.policy) if content is None else content, told.policy, node_names)
     instead: dict[str, Any] = {}
     if told.publish_at is not None:
         instead["publish_at"] = FaultLevel[told.publish_at]
@@ -84,7 +87,7 @@ def policy(told: Settings, content: bytes | None = None) -> Policy:
 
 
 def reports(told: Settings) -> tuple[Reporting, ...]:
-    """Return the sources beside Slurm that somebody asked for. Raises ConfigurationError and SettingsError."""
+    """Return the sources beside Slurm that somebody asked for. Raises SettingsError."""
     found: list[Reporting] = []
     if told.noded_dir is not None:
         found.append(_noded(told, told.noded_dir))
@@ -112,7 +115,9 @@ def _blames(told: Settings, path: str) -> Reporting:
 def _noded(told: Settings, path: str) -> NodeReports:
     from segment_health.bounded import bounded  # noqa: PLC0415
     from segment_health.level import FaultLevel  # noqa: PLC0415
+    from segment_health.noded.config import ConfigurationError  # noqa: PLC0415
     from segment_health.noded.directory import NodeReports  # noqa: PLC0415
+    from segment_health.settings import SettingsError  # noqa: PLC0415
     from segment_health.sources import SourceUnknown  # noqa: PLC0415
 
     max_age = None if told.noded_max_age == "never" else int(told.noded_max_age)
@@ -129,3 +134,5 @@ def _noded(told: Settings, path: str) -> NodeReports:
         return bounded(checked, told.storage_timeout, path)
     except TimeoutError:
         return found
+    except ConfigurationError as error:
+        raise SettingsError(str(error)) from error

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from segment_health.publish import Pass
     from segment_health.service import Service
     from segment_health.settings import Settings
-    from segment_health.watch import Cause, Listener
+    from segment_health.watch import Listener
 
 
 def kept(service: Service, told: Settings, say: Callable[[str], None]) -> tuple[Metrics, Textfile | None]:
@@ -55,16 +55,16 @@ def listening(service: Service, told: Settings, say: Callable[[str], None]) -> I
     textfile.remove()  # not after a crash: then they are to be seen
 
 
-def note(service: Service, told: Settings, came_of_it: Pass | Cause | None, why: str, seconds: float) -> list[str]:
-    """Put a single pass, or why it was not made, into the file; return what a person should read."""
+def note(service: Service, told: Settings, came_of_it: Pass | str | None, why: str, seconds: float) -> list[str]:
+    """Put a single pass, or why there is none (watch.Cause), into the file; return what a person should read."""
     if told.metrics_file is None or came_of_it is None:
         return []
     from segment_health.watch import Cause  # noqa: PLC0415
 
     remarks: list[str] = []
     metrics, textfile = kept(service, told, remarks.append)
-    if isinstance(came_of_it, Cause):
-        metrics.failed(came_of_it, why, seconds)
+    if isinstance(came_of_it, str):
+        metrics.failed(Cause(came_of_it), why, seconds)
     else:
         metrics.completed(came_of_it, seconds)
     if textfile is not None:

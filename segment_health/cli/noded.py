@@ -58,7 +58,7 @@ def export(context: click.Context, /, directory: str, config: str | None, **flag
     """
     from segment_health import settings, sources  # noqa: PLC0415 - each command loads what it needs
     from segment_health.noded.export import export as write  # noqa: PLC0415
-    from segment_health.policy.file import PolicyError  # noqa: PLC0415
+    from segment_health.policy.content import PolicyError  # noqa: PLC0415
 
     path = _absolute(directory)
     if not os.path.isdir(path):

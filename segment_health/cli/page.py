@@ -60,10 +60,9 @@ def page_report(*, out: str, config: str | None, **flags: Any) -> None:
     """
     from segment_health import settings  # noqa: PLC0415 - each command loads what it needs
     from segment_health.bounded import bounded  # noqa: PLC0415
-    from segment_health.noded.config import ConfigurationError  # noqa: PLC0415
     from segment_health.page.render import render  # noqa: PLC0415
     from segment_health.page.sheet import template  # noqa: PLC0415
-    from segment_health.policy.file import PolicyError  # noqa: PLC0415
+    from segment_health.policy.content import PolicyError  # noqa: PLC0415
 
     from .record import write  # noqa: PLC0415
 
@@ -74,7 +73,7 @@ def page_report(*, out: str, config: str | None, **flags: Any) -> None:
             raise Failure("report: of what? Give --dir, --replay or --nodes-from with --jobs-from", USAGE)
         directory = told.directory() if told.dir else ""
         draw = _of_saved(told, directory) if saved else _of_directory(directory)
-    except (settings.SettingsError, PolicyError, ConfigurationError) as error:
+    except (settings.SettingsError, PolicyError) as error:
         raise Failure(str(error), USAGE) from error
     except TimeoutError as error:
         raise Failure(f"the decision directory: {error.strerror}; nothing was written", ATTENTION) from error

@@ -14,6 +14,7 @@ from .failure import ATTENTION, USAGE, Failure
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from segment_health.reload import PolicyFile
     from segment_health.scope import Scope
     from segment_health.service import Plan
     from segment_health.settings import Settings
@@ -24,17 +25,15 @@ def plan(
 ) -> tuple[Plan, Settings]:
     """Return what to do, and by which settings. Raises Failure."""
     from segment_health import settings  # noqa: PLC0415
-    from segment_health.noded.config import ConfigurationError  # noqa: PLC0415
-    from segment_health.policy.file import PolicyError  # noqa: PLC0415
+    from segment_health.policy.content import PolicyError  # noqa: PLC0415
     from segment_health.publication import Publication  # noqa: PLC0415
-    from segment_health.reload import PolicyFile  # noqa: PLC0415
     from segment_health.service import Plan  # noqa: PLC0415
 
     try:
         told = settings.load(given, os.environ, config)
         scope = told.scope(os.environ.get("SLURM_ARRAY_JOB_ID") or os.environ.get("SLURM_JOB_ID"))
         directory, real = _located(told, guarded=told.guards(scope), loop=loop)
-        policy_file = PolicyFile(told.policy, functools.partial(in_force.policy, told)) if told.policy else None
+        policy_file = _followed(told, told.policy) if told.policy else None
         publication = Publication(
             directory=directory,
             scope=scope,
@@ -54,7 +53,7 @@ def plan(
             portray=loop and told.listen is not None,
         )
         observed, lock_name = source.opened(told, os.environ, once=not loop)
-    except (settings.SettingsError, PolicyError, ConfigurationError) as error:
+    except (settings.SettingsError, PolicyError) as error:
         raise Failure(str(error), USAGE) from error
     return Plan(
         publication,
@@ -66,6 +65,13 @@ def plan(
         policy_file=policy_file,
         lock_directory=real,
     ), told
+
+
+def _followed(told: Settings, path: str) -> PolicyFile:
+    """Return the policy file that settings name, as one that may change."""
+    from segment_health.reload import PolicyFile  # noqa: PLC0415 - only who has such a file follows one
+
+    return PolicyFile(path, functools.partial(in_force.policy, told))
 
 
 def _located(told: Settings, *, guarded: bool, loop: bool) -> tuple[str, str]:

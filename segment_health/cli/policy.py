@@ -24,7 +24,8 @@ def policy() -> None:
 @click.argument("file", metavar="FILE")
 def check(*, file: str) -> None:
     """Say whether FILE can be in force. Exit status 2: it cannot; the line says why."""
-    from segment_health.policy.file import PolicyError, load  # noqa: PLC0415
+    from segment_health.policy.content import PolicyError  # noqa: PLC0415
+    from segment_health.policy.file import load  # noqa: PLC0415
     from segment_health.sources import node_names  # noqa: PLC0415
 
     try:
@@ -42,7 +43,7 @@ def check(*, file: str) -> None:
 def show(*, config: str | None, format_: str, **flags: Any) -> None:
     """Print the policy in force, as a file that means the same."""
     from segment_health import settings  # noqa: PLC0415
-    from segment_health.policy.file import PolicyError  # noqa: PLC0415
+    from segment_health.policy.content import PolicyError  # noqa: PLC0415
     from segment_health.policy.show import as_document, as_toml  # noqa: PLC0415
 
     try:

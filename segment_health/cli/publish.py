@@ -104,10 +104,9 @@ def _once(planned: Callable[[], tuple[Plan, Settings]], *, wait: bool, quiet: bo
     from segment_health import lock  # noqa: PLC0415 - each command loads what it needs
     from segment_health.service import Service  # noqa: PLC0415
     from segment_health.sources import SourceUnknown  # noqa: PLC0415
-    from segment_health.watch import Cause  # noqa: PLC0415
 
     began = time.monotonic()
-    cause: Cause | None = None
+    cause: str | None = None
     with ended_by_signals():  # also while the source is opened, which may ask Slurm
         todo, told = planned()
     publication, service = todo.publication, Service(todo, time.time)
@@ -124,13 +123,13 @@ def _once(planned: Callable[[], tuple[Plan, Settings]], *, wait: bool, quiet: bo
         where = f"another publisher of {publication.scope} in {publication.directory} is running on this host"
         error, code = f"{where} ({running}); nothing to do", DONE
     except lock.LockError as failure:
-        error, code, cause = f"no lock, so nothing was done: {failure}", USAGE, Cause.LOCK
+        error, code, cause = f"no lock, so nothing was done: {failure}", USAGE, "lock"
     except SourceUnknown as unknown:
         error, code = f"Slurm's state is unknown, so every decision stays as it is: {unknown}", UNKNOWN
-        cause = Cause.SLURM
+        cause = "slurm"
     except OSError as failure:
         error, code = f"{publication.directory}: {failure.strerror or failure}; nothing was changed", ATTENTION
-        cause = Cause.DIRECTORY
+        cause = "directory"
     seconds = time.monotonic() - began
     if format_ == "json":
         observed = todo.source

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 from segment_health import toml
 from segment_health.level import FaultLevel
-from segment_health.record import printable
 
 from . import schema
 from .assess import Policy
+from .content import MAX_CONTENT, PolicyError, content_of
 from .lines import lines_of
 from .pattern import Pattern
 from .rule import Rule
@@ -21,40 +21,15 @@ if TYPE_CHECKING:
     from .lines import Lines
     from .schema import Row
 
-MAX_CONTENT = 1 << 20
-"""Bytes of a policy file."""
 MAX_NODES = 1 << 18
 """Names of nodes in all rules together, each time that it is named: so many take some 50 MiB."""
-MAX_PROBLEM = 500
-"""Characters of what is said of a wrong file, which may quote it: it goes into logs and heartbeats."""
 _ANY_REASON = "[Xid 79] GPU #3: fell off the bus, n1; root"
 """What no expression finds that somebody wrote for a certain reason."""
-
-
-class PolicyError(Exception):
-    """A policy file that cannot be in force; `line` is None where none is to blame. One line, for a person."""
-
-    def __init__(self, path: str, line: int | None, problem: str) -> None:
-        if len(problem) > MAX_PROBLEM:
-            problem = f"{problem[:MAX_PROBLEM]}..."
-        super().__init__(printable(f"{path}:{line}: {problem}" if line is not None else f"{path}: {problem}"))
-        self.path = path
-        self.line = line
-        self.problem = problem
 
 
 def load(path: str, expand: Callable[[str], Iterable[str]]) -> Policy:
     """Read a policy file; `expand` names the nodes of a hostlist or raises ValueError. Raises PolicyError."""
     return parse(content_of(path), path, expand)
-
-
-def content_of(path: str) -> bytes:
-    """Return what stands in a policy file, or the beginning of what is too long for one. Raises PolicyError."""
-    try:
-        return toml.content_of(path, MAX_CONTENT + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
-        cause = error.strerror if isinstance(error, OSError) else error
-        raise PolicyError(path, None, f"the policy cannot be read: {cause}") from error
 
 
 def parse(content: bytes, path: str, expand: Callable[[str], Iterable[str]]) -> Policy:

@@ -1,8 +1,9 @@
-"""What a launcher pays for the consumer: which modules, and where it runs."""
+"""What a launcher pays for the consumer, and a single pass before it asks: which modules, and where it runs."""
 
 from __future__ import annotations
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,6 @@ FORBIDDEN = {
     "collections",
     "dataclasses",
     "enum",
-    "filelock",
     "grpc",
     "httpx",
     "inspect",
@@ -136,3 +136,60 @@ except UnhealthyNodeException as error:
 """
     said = run(python, "-S", "-c", program, SLURM_JOB_ID="55", SLURM_PROCID="0")
     assert str(tmp_path / "segment_health_check.55.55") in said
+
+
+# What a single pass must not pay for: each costs more than all that it does between its start and asking Slurm.
+NOT_OF_A_PASS = {
+    "asyncio",
+    "filelock",
+    "google",
+    "grpc",
+    "httpx",
+    "logging",
+    "prometheus_client",
+    "pydantic",
+    "re2",
+    "rich",
+    "starlette",
+    "uvicorn",
+    "yaml",
+}
+
+
+@pytest.mark.parametrize("options", [("--dry-run",), ()], ids=["dry-run", "for-good"])
+def test_a_single_pass_loads_no_more_than_it_uses(options: tuple[str, ...], tmp_path: Path) -> None:
+    """What only a page, a policy file, metrics, another door or a mistake needs is loaded by whoever has one."""
+    decisions = tmp_path / "decisions"
+    decisions.mkdir()
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700)
+    samples = ROOT / "tests/data/samples/25.11"
+    nodes = tmp_path / "nodes"  # healthy ones: names are folded only of others
+    nodes.write_text(
+        re.sub(r" State=\S+", " State=IDLE", (samples / "scontrol_show_nodes_oneline.txt").read_text())
+    )
+    arguments = [
+        "publish", "--once", "--all", "--allow-shared-dir", "--cluster", "c", "--dir", str(decisions),
+        "--nodes-from", str(nodes), "--jobs-from", str(samples / "scontrol_show_jobs.txt"), *options,
+    ]  # fmt: skip
+    program = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+sys.argv[1:] = {arguments!r}
+from segment_health.cli import main
+try:
+    main()
+finally:
+    print("loaded:", *sys.modules)
+"""
+    said = run(sys.executable, "-c", program, XDG_RUNTIME_DIR=str(runtime))
+    said, _, loaded = said.partition("loaded:")
+    assert "units" in said
+    assert set(loaded.split()) & NOT_OF_A_PASS == set()
+    assert {"segment_health.service", "slurm.saved"} <= set(loaded.split())
+    ours = {
+        "segment_health.lift", "segment_health.metrics", "segment_health.noded", "segment_health.page",
+        "segment_health.policy.file", "segment_health.reload", "segment_health.toml",
+        "segment_health.watch",
+    }  # fmt: skip
+    assert set(loaded.split()) & ours == set()

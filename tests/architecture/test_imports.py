@@ -51,7 +51,6 @@ BREACHES = {
     "home-of-pydantic": ("segment_health/decide.py", "from pydantic import BaseModel"),
     "home-of-pyslurm": ("slurm/reader.py", "import pyslurm"),
     "home-of-tomli": ("segment_health/settings.py", "import tomli"),
-    "home-of-filelock": ("segment_health/store.py", "from filelock import FileLock"),
     "home-of-prometheus-client": ("segment_health/metrics/figures.py", "import prometheus_client"),
     "home-of-re2": ("segment_health/decide.py", "import re2"),
     "home-of-rich": ("segment_health/cli/status.py", "import rich"),

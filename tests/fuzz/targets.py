@@ -30,6 +30,7 @@ from segment_health.level import FaultLevel
 from segment_health.noded import config as noded_config
 from segment_health.noded import report, wire
 from segment_health.policy import file as policy_file
+from segment_health.policy.content import PolicyError
 from segment_health.record import Fields
 from segment_health.sources import node_names
 from segment_health.unit import units_of
@@ -545,7 +546,7 @@ def _toml(data: bytes) -> None:
 def _policy(data: bytes) -> None:
     try:
         made = policy_file.parse(data, "it", node_names)
-    except policy_file.PolicyError as error:
+    except PolicyError as error:
         must_be_a_sentence(error, 4000)
     else:
         node = Node("n1", "IDLE", frozenset({"DRAIN"}), data[:2000].decode("latin-1"), "root", 1)
@@ -565,9 +566,7 @@ def _settings(data: bytes) -> None:
     if zlib.crc32(data) % 16 == 0:  # a process is started to read a file, which is dear
         with suppress(settings.SettingsError):
             _must_be_settings(settings.load({"timeout": 5.0}, {}, as_file(data)))
-    flags = dict(
-        zip(settings.Settings.model_fields, data.decode("utf-8", "surrogateescape").split("\n"), strict=False)
-    )
+    flags = dict(zip(settings.FIELDS, data.decode("utf-8", "surrogateescape").split("\n"), strict=False))
     with suppress(settings.SettingsError):
         _must_be_settings(settings.load(flags, {}, None))
 

@@ -15,7 +15,8 @@ import pytest
 from segment_health.level import FaultLevel
 from segment_health.policy import schema
 from segment_health.policy.assess import Policy
-from segment_health.policy.file import MAX_CONTENT, MAX_NODES, PolicyError, load, parse
+from segment_health.policy.content import MAX_CONTENT, PolicyError
+from segment_health.policy.file import MAX_NODES, load, parse
 from segment_health.policy.limits import ClearAfter, MaxNewExclusions
 from segment_health.policy.pattern import Pattern
 from segment_health.policy.rule import Rule

@@ -8,7 +8,8 @@ import pytest
 
 from segment_health.level import FaultLevel, NodeStatus
 from segment_health.policy.assess import Policy
-from segment_health.policy.file import PolicyError, parse
+from segment_health.policy.content import PolicyError
+from segment_health.policy.file import parse
 from segment_health.policy.states import WORDS, defaults
 from segment_health.publication import Publication
 from segment_health.publish import run_once

@@ -96,7 +96,7 @@ def _nhc(told: Builtin, environ: Mapping[str, str], _path: str) -> Check:
 
 
 def _slurm(told: Builtin, environ: Mapping[str, str], path: str) -> Check:
-    from segment_health.policy.file import PolicyError  # noqa: PLC0415
+    from segment_health.policy.content import PolicyError  # noqa: PLC0415
 
     from . import own_state  # noqa: PLC0415
 
