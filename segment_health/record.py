@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, cast
 
@@ -93,6 +92,8 @@ def utc(seconds: int) -> str:
 
 def one_line(document: Mapping[str, Any]) -> bytes:
     """Write a JSON object as one line that any terminal can show: ASCII, no control character but the newline."""
+    import json  # noqa: PLC0415 - late: `check` and `path` are called by shell scripts, and need printable() alone
+
     # json escapes everything that is not ASCII, and of ASCII everything but DEL.
     text = json.dumps(document, ensure_ascii=True, allow_nan=False).replace("\x7f", "\\u007f")
     return text.encode("ascii") + b"\n"
