@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -57,9 +58,7 @@ class Fields:
 
     def time(self, key: str) -> int:
         """Take a UTC time, as seconds since the epoch; one that utc() could not write again is a ValueError."""
-        seconds = int(datetime.fromisoformat(self.text(key)).timestamp())
-        utc(seconds)  # with an offset, the year 9999 may end in 10000
-        return seconds
+        return _seconds(self.text(key))
 
     def many(self, key: str) -> list[Any]:
         """Take a list of anything."""
@@ -83,6 +82,14 @@ class Fields:
     def optional(self, key: str, read: Callable[[str], Any]) -> Any:
         """Take a field with `read`, or None where it is null or missing."""
         return None if self._fields.get(key) is None else read(key)
+
+
+@lru_cache(maxsize=1024)
+def _seconds(text: str) -> int:
+    """Read a time once: what is written in one pass has few of them, and thousands of copies."""
+    seconds = int(datetime.fromisoformat(text).timestamp())
+    utc(seconds)  # with an offset, the year 9999 may end in 10000
+    return seconds
 
 
 def utc(seconds: int) -> str:

@@ -139,24 +139,25 @@ class DecisionDirectory:
         if found is None:
             return None
         self._seen[unit] = _identity(found)
+        told: Artifact | Content | None = None
         try:
-            if stat.S_ISLNK(found.st_mode):
+            if stat.S_ISREG(found.st_mode):
+                if found.st_size > 0:
+                    told = classify(read_file(self._directory, name, _MAX_ARTIFACT), unit)
+                else:
+                    self.empty[unit] = found.st_uid == os.geteuid()
+            elif stat.S_ISLNK(found.st_mode):
                 target = os.stat(name, dir_fd=self._directory)  # follows, as the consumer does
-                is_empty = not stat.S_ISREG(target.st_mode) or target.st_size == 0
-                return None if is_empty else Content.FOREIGN  # we never make one
-            if not stat.S_ISREG(found.st_mode):
-                return None
-            if found.st_size == 0:
-                self.empty[unit] = found.st_uid == os.geteuid()
-                return None
-            return classify(read_file(self._directory, name, _MAX_ARTIFACT), unit)
+                if stat.S_ISREG(target.st_mode) and target.st_size > 0:
+                    told = Content.FOREIGN  # we never make one
         except FileNotFoundError:
-            return None
+            pass
         except PermissionError:
-            return Content.FOREIGN  # 0644 is what we write
+            told = Content.FOREIGN  # 0644 is what we write
         except OSError as error:
             self.unreadable[unit] = error.strerror or str(error)
-            return Content.FOREIGN
+            told = Content.FOREIGN
+        return told
 
     def _look(self, unit: UnitId) -> _Seen | None:
         """Identify what lies under a unit's name, cheaply; None when nothing does."""
