@@ -26,6 +26,9 @@ _ABANDONED_SECONDS = 3600
 _SWEPT = 1000
 """Temporaries that are looked at in one pass."""
 
+_CHUNK = 4096
+"""Bytes that are asked for at once where a file has grown since its size was taken."""
+
 _serial = itertools.count()
 
 
@@ -94,18 +97,18 @@ def read_file(directory: int, name: str, limit: int, *, owners: Container[int] |
     """
     # O_NONBLOCK: opening a fifo under that name must not hang.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with os.fdopen(os.open(name, flags, dir_fd=directory), "rb") as file:
-        found = os.fstat(file.fileno())
+    descriptor = os.open(name, flags, dir_fd=directory)
+    try:
+        found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", name)
         if owners is not None and found.st_uid not in owners:
             raise StrangeError(errno.EPERM, f"belongs to uid {found.st_uid}", name)
         if found.st_size > limit:  # before that much memory is asked for
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), name)
-        content = file.read(limit + 1)
-    if len(content) > limit:
-        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), name)
-    return content
+        return _read_all(descriptor, name, found.st_size, limit)
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -142,6 +145,17 @@ def _open_temporary(directory: int) -> tuple[str, int]:
     except FileExistsError:  # somebody counted along, to be in our way; nobody foresees the next name
         temporary += str(int.from_bytes(os.urandom(8), "big"))
         return temporary, os.open(temporary, flags, 0o600, dir_fd=directory)
+
+
+def _read_all(descriptor: int, name: str, expected: int, limit: int) -> bytes:
+    """Read to the end, of about so many bytes: memory is asked for what is there, not for what may be."""
+    content = data = os.read(descriptor, expected + 1)
+    while data and len(content) <= limit:
+        data = os.read(descriptor, max(expected, _CHUNK))
+        content += data
+    if len(content) > limit:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), name)
+    return content
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

@@ -22,7 +22,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 ARTIFACT_PREFIX = "segment_health_check."
 
@@ -30,6 +30,7 @@ _MAX_ID_DIGITS = 20  # as many as 2**64 has; Slurm's ids have 32 bits
 _IGNORING = "Ignoring segment health decision: "
 _LAUNCHER = "nvidia_resiliency_ext.fault_tolerance.launcher"
 _INFO, _WARNING = 20, 30  # logging.INFO, logging.WARNING
+_is_regular = stat.S_ISREG
 
 # (directory, job id, task id) -> the token of the call that logged its installation
 _installed: dict[tuple[str, str, str], object] = {}
@@ -60,15 +61,26 @@ class SegmentHealthCheck:
         self.task_id = task_id
         self.path = os.path.join(self.directory, artifact_name(job_id, task_id))  # no pathlib here
 
-    def __call__(self) -> bool:
+    def __call__(self, warn: "Callable[[str], object] | None" = None) -> bool:
         """Return True when healthy; never raise, for NVRx's runner takes any exception for an unhealthy node.
 
-        A decision that could not be read is healthy, with a warning on the logger ``nvrx``.
+        A decision that could not be read is healthy, with a warning: on the logger ``nvrx``, or to ``warn``.
         """
-        healthy, warning = self.examine()
-        if warning is not None:
+        # Beside the stat itself every look-up shows, so there are few: no method below this one.
+        try:
+            found = os.stat(self.path)  # no pathlib here
+            if _is_regular(found.st_mode):
+                return found.st_size == 0
+            warning = f"{_IGNORING}not a regular file: {self.path}"
+        except FileNotFoundError:
+            return True
+        except (OSError, ValueError) as failure:  # ValueError: a NUL byte in the directory
+            warning = f"{_IGNORING}{failure}"
+        if warn is None:
             _log(_WARNING, "%s", warning)
-        return healthy
+        else:
+            warn(warning)
+        return True
 
     def examine(self) -> tuple[bool, str | None]:
         """Look once and log nothing: (healthy, why the decision was ignored or None).
@@ -77,15 +89,9 @@ class SegmentHealthCheck:
         the producer's. Missing, or of size 0, is healthy. Any other failure, or anything but a regular file,
         is healthy with a warning that begins "Ignoring segment health decision: ".
         """
-        try:
-            found = os.stat(self.path)  # no pathlib here
-        except FileNotFoundError:
-            return True, None
-        except (OSError, ValueError) as failure:  # ValueError: a NUL byte in the directory
-            return True, f"{_IGNORING}{failure}"
-        if not stat.S_ISREG(found.st_mode):
-            return True, f"{_IGNORING}not a regular file: {self.path}"
-        return found.st_size == 0, None
+        warnings: list[str] = []
+        healthy = self(warnings.append)
+        return healthy, (warnings[0] if warnings else None)
 
     def ensure_healthy(self) -> None:
         """Return when healthy (warning as a call does); raise UnhealthyNodeException when excluded."""

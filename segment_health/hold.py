@@ -6,7 +6,6 @@ before somebody has looked. What is excluded already stays so, and what is fit i
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .situation import Action
@@ -36,8 +35,7 @@ def hold(situation: Situation, outcome: Outcome) -> None:
         before = situation.memory.units.get(unit)
         known = outcome.memory[unit]
         same = before is not None and before.generation == known.generation
-        outcome.memory[unit] = replace(
-            known,
+        outcome.memory[unit] = known._replace(
             published=before is not None and before.published,
             separated=same and before is not None and before.separated,
             held=True,

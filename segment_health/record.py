@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime, timezone
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -58,9 +58,7 @@ class Fields:
 
     def time(self, key: str) -> int:
         """Take a UTC time, as seconds since the epoch; one that utc() could not write again is a ValueError."""
-        seconds = int(datetime.fromisoformat(self.text(key)).timestamp())
-        utc(seconds)  # with an offset, the year 9999 may end in 10000
-        return seconds
+        return _seconds(self.text(key))
 
     def many(self, key: str) -> list[Any]:
         """Take a list of anything."""
@@ -86,6 +84,14 @@ class Fields:
         return None if self._fields.get(key) is None else read(key)
 
 
+@lru_cache(maxsize=1024)
+def _seconds(text: str) -> int:
+    """Read a time once: what is written in one pass has few of them, and thousands of copies."""
+    seconds = int(datetime.fromisoformat(text).timestamp())
+    utc(seconds)  # with an offset, the year 9999 may end in 10000
+    return seconds
+
+
 def utc(seconds: int) -> str:
     """Write seconds since the epoch as `2026-08-04T19:00:00+00:00`."""
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat()
@@ -93,6 +99,8 @@ def utc(seconds: int) -> str:
 
 def one_line(document: Mapping[str, Any]) -> bytes:
     """Write a JSON object as one line that any terminal can show: ASCII, no control character but the newline."""
+    import json  # noqa: PLC0415 - late: `check` and `path` are called by shell scripts, and need printable() alone
+
     # json escapes everything that is not ASCII, and of ASCII everything but DEL.
     text = json.dumps(document, ensure_ascii=True, allow_nan=False).replace("\x7f", "\\u007f")
     return text.encode("ascii") + b"\n"

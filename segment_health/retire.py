@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .contract import Artifact
@@ -53,7 +52,7 @@ def decide_absent(unit_id: UnitId, situation: Situation, outcome: Outcome) -> No
     if misses >= MISSES_TO_RETIRE and unit_id in situation.overrides:
         outcome.void_overrides.append(unit_id)
     if misses < MISSES_TO_RETIRE:
-        outcome.memory[unit_id] = replace(remembered, misses=misses)
+        outcome.memory[unit_id] = remembered._replace(misses=misses)
     elif prior is None:
         if remembered.published:  # what it cleared lies there with zero bytes
             outcome.decisions.append(Decision(Action.RETIRE, unit_id))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -50,8 +50,7 @@ class Decision:
     lifted: Artifact | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Remembered:
+class Remembered(NamedTuple):
     """What a scope knows of a unit from earlier passes.
 
     `nodelist` is the unit's node list as it was when `generation` began; `misses` counts complete passes in a
@@ -59,7 +58,7 @@ class Remembered:
     `separated` that the site's own command has been told of a SeparateFault in this generation. `fit_passes`
     counts passes in a row that found every node of an excluded unit fit, the first of them at `fit_since`.
     `over` is another scope's exclusion that this scope replaced by a higher one, to be put back in its place.
-    `held` says that its exclusion was held back in the last pass.
+    `held` says that its exclusion was held back in the last pass. A tuple: thousands are made and compared a pass.
     """
 
     generation: Generation

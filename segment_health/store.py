@@ -76,7 +76,7 @@ class DecisionDirectory:
         for name in os.listdir(self._directory):
             unit = unit_of_artifact(name)
             if unit is not None:
-                content = self._read(unit)
+                content = self._read(name, unit)
                 if content is not None:
                     published[unit] = content
         self.remarks = _of_the_reference_producer(published)
@@ -133,37 +133,46 @@ class DecisionDirectory:
         """Make what was carried out durable."""
         sync_directory(self._directory)
 
-    def _read(self, unit: UnitId) -> Artifact | Content | None:
-        """Return what a unit's artifact says; None when the consumer would take it for healthy."""
-        name = unit.artifact_name
-        seen = self._look(unit)
-        if seen is not None:
-            self._seen[unit] = seen
-        try:
-            found = os.stat(name, dir_fd=self._directory)  # follows, as the consumer does
-            link = stat.S_ISLNK(os.stat(name, dir_fd=self._directory, follow_symlinks=False).st_mode)
-            if not stat.S_ISREG(found.st_mode) or found.st_size == 0:
-                if stat.S_ISREG(found.st_mode) and not link:
-                    self.empty[unit] = found.st_uid == os.geteuid()
-                return None
-            if link:
-                return Content.FOREIGN  # we never make one
-            return classify(read_file(self._directory, name, _MAX_ARTIFACT), unit)
-        except FileNotFoundError:
+    def _read(self, name: str, unit: UnitId) -> Artifact | Content | None:
+        """Return what a unit's artifact, of this name, says; None when the consumer would take it for healthy."""
+        found = self._stat(name)
+        if found is None:
             return None
+        self._seen[unit] = _identity(found)
+        told: Artifact | Content | None = None
+        try:
+            if stat.S_ISREG(found.st_mode):
+                if found.st_size > 0:
+                    told = classify(read_file(self._directory, name, _MAX_ARTIFACT), unit)
+                else:
+                    self.empty[unit] = found.st_uid == os.geteuid()
+            elif stat.S_ISLNK(found.st_mode):
+                target = os.stat(name, dir_fd=self._directory)  # follows, as the consumer does
+                if stat.S_ISREG(target.st_mode) and target.st_size > 0:
+                    told = Content.FOREIGN  # we never make one
+        except FileNotFoundError:
+            pass
         except PermissionError:
-            return Content.FOREIGN  # 0644 is what we write
+            told = Content.FOREIGN  # 0644 is what we write
         except OSError as error:
             self.unreadable[unit] = error.strerror or str(error)
-            return Content.FOREIGN
+            told = Content.FOREIGN
+        return told
 
     def _look(self, unit: UnitId) -> _Seen | None:
         """Identify what lies under a unit's name, cheaply; None when nothing does."""
+        found = self._stat(unit.artifact_name)
+        return None if found is None else _identity(found)
+
+    def _stat(self, name: str) -> os.stat_result | None:
         try:
-            found = os.stat(unit.artifact_name, dir_fd=self._directory, follow_symlinks=False)
+            return os.stat(name, dir_fd=self._directory, follow_symlinks=False)
         except FileNotFoundError:
             return None
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _identity(found: os.stat_result) -> _Seen:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _of_the_reference_producer(published: Mapping[UnitId, Artifact | Content]) -> list[str]:

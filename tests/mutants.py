@@ -244,8 +244,8 @@ MUTANTS = [
     Mutant(
         "the consumer fails closed",
         "segment_health/consumer.py",
-        '            return True, f"{_IGNORING}{failure}"',
-        '            return False, f"{_IGNORING}{failure}"',
+        "            warn(warning)\n        return True",
+        "            warn(warning)\n        return False",
         ("tests/test_consumer.py",),
     ),
     Mutant(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 
@@ -45,6 +44,8 @@ def check(context: click.Context, directory: str | None, format_: str) -> None:
         healthy, warning = installed.examine()
     path = None if installed is None else installed.path
     if format_ == "json":
+        import json  # noqa: PLC0415 - for who asks for it
+
         say(json.dumps({"installed": installed is not None, "healthy": healthy, "path": path, "warning": warning}))
     else:
         if warning is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
@@ -41,7 +40,7 @@ class Failure(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the line; what it quotes from outside cannot move the cursor."""
-        from segment_health.record import printable  # noqa: PLC0415 - json and datetime, for who fails
+        from segment_health.record import printable  # noqa: PLC0415 - for who fails
 
         click.echo(f"segment-health: {printable(self.message)}", file=file, err=True)
 
@@ -86,6 +85,8 @@ def reserve_streams() -> None:
 @contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
     """Let a signal end what runs inside through every `finally`."""
+    import signal  # noqa: PLC0415 - its enums cost more than a short command's own work
+
     before = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, lambda *_: None)  # a pass is on its way already
     try:

@@ -94,6 +94,30 @@ def test_logging_is_for_those_who_have_something_to_say(env: dict[str, str], exp
         assert loaded == {"segment_health", "segment_health.consumer"}
 
 
+@pytest.mark.parametrize("command", ["check", "path"])
+def test_a_shell_scripts_command_loads_little(command: str, tmp_path: Path) -> None:
+    """`check` and `path`, which run before every rendezvous, load click and little of ours."""
+    ask = f"main([{command!r}, '--dir', {str(tmp_path)!r}], standalone_mode=False)"
+    program = (
+        "import sys, click; before = set(sys.modules); from segment_health.cli import main; "
+        f"{ask}; print(*set(sys.modules) - before)"
+    )
+    env = {"SLURM_JOB_ID": "55", "SLURM_PROCID": "0", "PYTHONPATH": str(ROOT)}
+    command_line = [sys.executable, "-P", "-c", program]
+    done = subprocess.run(command_line, cwd="/", env=env, capture_output=True, text=True, timeout=60, check=True)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert not loaded & {"json", "signal", "pickle", "logging", "dataclasses"}
+    assert {name for name in loaded if name.startswith(("segment_health", "slurm"))} == {
+        "segment_health",
+        "segment_health.cli",
+        "segment_health.cli.check",
+        "segment_health.cli.command",
+        "segment_health.cli.failure",
+        "segment_health.consumer",
+        "segment_health.record",
+    }
+
+
 def test_consumer_is_one_file() -> None:
     """The consumer imports three modules at its top, logging later, and nothing of ours."""
     tree = ast.parse(CONSUMER.read_text())
