@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -39,7 +38,7 @@ def cluster_of_two() -> FakeCluster:
 
 def situation(cluster: FakeCluster, **facts: Any) -> Situation:
     """Return what a later pass knows; both units are remembered, and nothing is published."""
-    memory = Memory({UNIT: KNOWN, OTHER: replace(KNOWN, nodelist="n[3-4]")})
+    memory = Memory({UNIT: KNOWN, OTHER: KNOWN._replace(nodelist="n[3-4]")})
     told: dict[str, Any] = {
         "published": {},
         "memory": memory,
@@ -55,7 +54,7 @@ def situation(cluster: FakeCluster, **facts: Any) -> Situation:
 
 def with_memory(**further: Any) -> dict[str, Any]:
     """Return a memory in which one unit is known otherwise."""
-    return {"memory": Memory({UNIT: replace(KNOWN, **further), OTHER: replace(KNOWN, nodelist="n[3-4]")})}
+    return {"memory": Memory({UNIT: KNOWN._replace(**further), OTHER: KNOWN._replace(nodelist="n[3-4]")})}
 
 
 def looked_at(what: Situation, monkeypatch: pytest.MonkeyPatch) -> tuple[Outcome, list[str]]:
