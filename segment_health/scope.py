@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from .contract import UnitId
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}")
+_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}"
 """Names of users and partitions that may become part of a file name."""
 _MAX_JOBS = 16
 """Jobs of one sidecar: its scope is part of a file name."""
@@ -85,6 +85,6 @@ def named(text: str) -> Scope:
 
 
 def _checked(name: str, what: str) -> str:
-    if _NAME.fullmatch(name) is None:
+    if re.fullmatch(_NAME, name) is None:
         raise ValueError(f"not the name of a {what}: {name[:40]!a}")
     return name

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _TRUTHS = {"1": True, "on": True, "t": True, "true": True, "y": True, "yes": True} | {
     "0": False, "off": False, "f": False, "false": False, "n": False, "no": False
 }  # fmt: skip
-_WHOLE = re.compile(r"[+-]?[0-9]+(?:_[0-9]+)*(?:\.0+)?")
+_WHOLE = r"[+-]?[0-9]+(?:_[0-9]+)*(?:\.0+)?"
 _MAX_COMMAND = 10_000
 """Characters of a command: shlex needs time by the square of a word, a minute for 1 MB."""
 
@@ -129,7 +129,7 @@ def _number(value: object) -> float:
 def _whole(value: object) -> int:
     if isinstance(value, str):
         told = value.strip()
-        if _WHOLE.fullmatch(told) is None:
+        if re.fullmatch(_WHOLE, told) is None:
             raise ValueError("Input should be a valid integer, unable to parse string as an integer")
         try:
             return int(told.partition(".")[0])

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 MAX_HOLD_PASSES = 1_000_000
 """Passes in a row: nobody means more."""
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-_DURATION = re.compile(r"([0-9]{1,9}) ?([smhd]?)")
+_DURATION = r"([0-9]{1,9}) ?([smhd]?)"  # compiled by whoever has one to read, as those below
 _LONGEST = 10 * 366 * 86_400
 """Seconds of the longest time that anybody can mean."""
-_PASSES = re.compile(r"([0-9]{1,6}) pass(?:es)?")
-_PERCENT = re.compile(r"([0-9]{1,3}) ?%")
+_PASSES = r"([0-9]{1,6}) pass(?:es)?"
+_PERCENT = r"([0-9]{1,3}) ?%"
 
 
 def seconds(text: str) -> int:
     """Read `90`, `90s`, `5m`, `2h` or `1d`. Raises ValueError."""
-    match = _DURATION.fullmatch(text)
+    match = re.fullmatch(_DURATION, text)
     if match is None:
         raise ValueError("not a time such as 90s, 5m, 2h or 1d")
     found = int(match[1]) * _UNITS[match[2]]
@@ -45,12 +45,12 @@ class ClearAfter:
 
 def clear_after(text: str) -> ClearAfter:
     """Read `1 pass`, `3 passes`, or a time. Raises ValueError."""
-    match = _PASSES.fullmatch(text)
+    match = re.fullmatch(_PASSES, text)
     if match is not None:
         if int(match[1]) == 0:
             raise ValueError("no pass at all is no evidence: 1 pass is the least")
         return ClearAfter(passes=int(match[1]))
-    if _DURATION.fullmatch(text) is None or text.isdigit():  # of what?
+    if re.fullmatch(_DURATION, text) is None or text.isdigit():  # of what?
         raise ValueError("neither passes (`3 passes`) nor a time (`10m`)")
     return ClearAfter(seconds=seconds(text))
 
@@ -76,7 +76,7 @@ def max_new_exclusions(text: str) -> MaxNewExclusions | None:
     """Read `4`, `10%` or `off`. Raises ValueError."""
     if text == "off":
         return None
-    match = _PERCENT.fullmatch(text)
+    match = re.fullmatch(_PERCENT, text)
     if match is not None and int(match[1]) <= 100:  # noqa: PLR2004 - percent
         return MaxNewExclusions(int(match[1]), percent=True)
     if re.fullmatch(r"[0-9]{1,6}", text) is None:
