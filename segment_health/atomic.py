@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import itertools
 import os
 import re
@@ -38,7 +39,12 @@ class StrangeError(PermissionError):
 
 def host_name() -> str:
     """Name this host, in characters that may stand in a file name."""
-    return re.sub(r"[^A-Za-z0-9._-]", "_", socket.gethostname())[:64]
+    return _file_words(socket.gethostname())
+
+
+@functools.lru_cache(maxsize=1)  # each temporary asks for it
+def _file_words(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "_", name)[:64]
 
 
 def temporary_name() -> str:
