@@ -106,6 +106,8 @@ def read_file(directory: int, name: str, limit: int, *, owners: Container[int] |
     descriptor = os.open(name, flags, dir_fd=directory)
     try:
         found = os.fstat(descriptor)
+        if stat.S_ISDIR(found.st_mode):
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), name)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", name)
         if owners is not None and found.st_uid not in owners:
