@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import itertools
 import os
 import re
@@ -38,7 +39,12 @@ class StrangeError(PermissionError):
 
 def host_name() -> str:
     """Name this host, in characters that may stand in a file name."""
-    return re.sub(r"[^A-Za-z0-9._-]", "_", socket.gethostname())[:64]
+    return _file_words(socket.gethostname())
+
+
+@functools.lru_cache(maxsize=1)  # each temporary asks for it
+def _file_words(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "_", name)[:64]
 
 
 def temporary_name() -> str:
@@ -100,6 +106,8 @@ def read_file(directory: int, name: str, limit: int, *, owners: Container[int] |
     descriptor = os.open(name, flags, dir_fd=directory)
     try:
         found = os.fstat(descriptor)
+        if stat.S_ISDIR(found.st_mode):
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), name)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", name)
         if owners is not None and found.st_uid not in owners:

@@ -11,6 +11,7 @@ What it does not do: retry, or judge. TimeoutError is an OSError like every othe
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import pickle
 import signal
@@ -99,6 +100,7 @@ def become_child(keep: int, work: Callable[[], object]) -> NoReturn:
 
 def _serve(work: Callable[[], object], sending: int) -> None:
     """Do the work, in a child, and send what came of it."""
+    gc.disable()  # it ends soon, and with it what it leaves; to look for cycles takes as long as the work
     view = memoryview(_answer(work))
     while view:
         view = view[os.write(sending, view) :]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from json import JSONEncoder
 
 
 _MAX_SECONDS = 1e12
@@ -92,17 +93,24 @@ def _seconds(text: str) -> int:
     return seconds
 
 
+@lru_cache(maxsize=1024)
 def utc(seconds: int) -> str:
     """Write seconds since the epoch as `2026-08-04T19:00:00+00:00`."""
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat()
 
 
-def one_line(document: Mapping[str, Any]) -> bytes:
-    """Write a JSON object as one line that any terminal can show: ASCII, no control character but the newline."""
+@cache
+def _encoder() -> JSONEncoder:
+    """Make the writer of our JSON, once: a pass may write thousands of lines."""
     import json  # noqa: PLC0415 - late: `check` and `path` are called by shell scripts, and need printable() alone
 
+    return json.JSONEncoder(ensure_ascii=True, allow_nan=False)
+
+
+def one_line(document: Mapping[str, Any]) -> bytes:
+    """Write a JSON object as one line that any terminal can show: ASCII, no control character but the newline."""
     # json escapes everything that is not ASCII, and of ASCII everything but DEL.
-    text = json.dumps(document, ensure_ascii=True, allow_nan=False).replace("\x7f", "\\u007f")
+    text = _encoder().encode(document).replace("\x7f", "\\u007f")
     return text.encode("ascii") + b"\n"
 
 
