@@ -1,0 +1,47 @@
+"""How things are timed: in turn, so that what else the machine does falls on all of them, and by their medians."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    Timed = Callable[[], float]
+    """Does something once, and returns how many seconds that took."""
+
+
+def process(command: Sequence[str], environ: Mapping[str, str]) -> Timed:
+    """Return what runs a command to its end, which must be a good one; its output goes nowhere."""
+
+    def run() -> float:
+        began = time.perf_counter()
+        subprocess.run(command, env=environ, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return time.perf_counter() - began
+
+    return run
+
+
+def call(work: Callable[[], object]) -> Timed:
+    """Return what calls a function."""
+
+    def run() -> float:
+        began = time.perf_counter()
+        work()
+        return time.perf_counter() - began
+
+    return run
+
+
+def medians(cases: Mapping[str, Timed], rounds: int) -> dict[str, float]:
+    """Time all cases in turn, so many times, after a first time that does not count; return medians in seconds."""
+    times: dict[str, list[float]] = {name: [] for name in cases}
+    for round_ in range(rounds + 1):
+        for name, timed in cases.items():
+            seconds = timed()
+            if round_:
+                times[name].append(seconds)
+    return {name: statistics.median(found) for name, found in times.items()}
