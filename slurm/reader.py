@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 from .commands.run import Commands
 from .commands.text import TextReader
 from .errors import SlurmError
-from .saved import SavedReader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from .commands.config import Config
     from .pyslurm.reader import PyslurmReader
@@ -45,8 +44,10 @@ class Access:
     """How this site's Slurm is reached.
 
     `timeout` is in seconds, for what a pass asks side by side. `cluster` is the one that is wanted, None for
-    whoever answers; `commands_directory` is where Slurm's commands are, None for PATH. The last two are
-    slurmrestd's: `http://host:6820` or `unix:/path`, and a file with a JSON web token (else SLURM_JWT).
+    whoever answers; `commands_directory` is where Slurm's commands are, None for PATH. `rest_url` and
+    `rest_token_file` are slurmrestd's: `http://host:6820` or `unix:/path`, and a file with a JSON web token
+    (else SLURM_JWT). `meanwhile` may be called once, while Slurm's commands are at work: for what is not needed
+    before they have answered.
     """
 
     timeout: float
@@ -56,6 +57,7 @@ class Access:
     commands_directory: str | None = None
     rest_url: str | None = None
     rest_token_file: str | None = None
+    meanwhile: Callable[[], object] | None = None
 
     def environment(self) -> dict[str, str]:
         """Return the environment for whatever uses libslurm."""
@@ -68,6 +70,7 @@ class Access:
             environ=self.environment(),
             directory=self.commands_directory,
             cluster=self.cluster,
+            meanwhile=self.meanwhile,
         )
 
 
@@ -163,6 +166,8 @@ class _WhileItFits:
 
 def open_saved(nodes: str, jobs: str, cluster: str | None) -> Reader:
     """Open two files of saved answers, of whatever door."""
+    from .saved import SavedReader  # noqa: PLC0415 - who asks a living Slurm needs none of it
+
     return SavedReader(nodes, jobs, cluster=cluster)
 
 

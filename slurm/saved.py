@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from slurm.commands import run
+from slurm.commands import process
 from slurm.commands.job_rows import FIELDS, JobRows
 from slurm.commands.node_rows import NodeRows
 
@@ -156,8 +156,8 @@ def contents(path: str) -> Iterator[bytes]:
             size = 0
             while chunk := file.read(_CHUNK):  # not all at once: read(n) would ask for n bytes of memory first
                 size += len(chunk)
-                if size > run.MAX_OUTPUT:
-                    raise SlurmProtocolError(f"{path}: more than {run.MAX_OUTPUT} bytes")
+                if size > process.MAX_OUTPUT:
+                    raise SlurmProtocolError(f"{path}: more than {process.MAX_OUTPUT} bytes")
                 yield chunk
     except OSError as error:
         raise SlurmUnavailable(f"{path}: {error.strerror}") from error

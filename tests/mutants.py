@@ -104,13 +104,13 @@ MUTANTS = [
     Mutant(
         "a time-out is an empty answer",
         "slurm/commands/run.py",
-        '                raise _late(", ".join(sorted(late)), timeout, said)',
+        '                raise overdue(", ".join(sorted(late)), timeout, said)',
         "                return",
         ("tests/test_command.py",),
     ),
     Mutant(
         "a command that failed has answered",
-        "slurm/commands/run.py",
+        "slurm/commands/process.py",
         "        if status > 0:\n",
         "        if status > 255:\n",
         ("tests/test_command.py",),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from slurm.commands import process as _process
 from slurm.commands import run as _command
 from slurm.errors import SlurmError, SlurmProtocolError, SlurmUnavailable
 
@@ -311,7 +312,7 @@ def test_output_bound(
     script: Script, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, size: int, fits: bool
 ) -> None:
     """An answer as large as the bound is whole; one byte more is refused, and never cut."""
-    monkeypatch.setattr(_command, "MAX_OUTPUT", 1000)
+    monkeypatch.setattr(_process, "MAX_OUTPUT", 1000)
     script("prints", f"printf %0{size}d 7")
     if fits:
         (answer,) = _command.run([["prints"]], timeout=LONG, environ=environ)
@@ -323,7 +324,7 @@ def test_output_bound(
 
 def test_endless_output(script: Script, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that never stops printing is killed at the bound, not at the deadline."""
-    monkeypatch.setattr(_command, "MAX_OUTPUT", 1_000_000)
+    monkeypatch.setattr(_process, "MAX_OUTPUT", 1_000_000)
     script("endless", "exec yes")
     with pytest.raises(SlurmProtocolError):
         _command.run([["endless"]], timeout=LONG, environ=environ)

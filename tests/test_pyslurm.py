@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm.commands import run as _command
+from slurm.commands import process as _process
 from slurm.commands.node_rows import parse_nodes as parse_printed_nodes
 from slurm.commands.records import parse_saved_jobs
 from slurm.commands.run import Commands
@@ -577,7 +577,7 @@ def test_endless(
     fake: FakePyslurm, opened: Opened, monkeypatch: pytest.MonkeyPatch, when: str, where: str
 ) -> None:
     """A child that prints without end is cut off, wherever it prints."""
-    monkeypatch.setattr(_command, "MAX_OUTPUT", 1 << 22)
+    monkeypatch.setattr(_process, "MAX_OUTPUT", 1 << 22)
     fake.does(when, f"{TO_ANSWERS}while True: os.write({where}, b'x' * 65536)")
     with pytest.raises(SlurmProtocolError, match="more than 4194304 bytes"):
         opened(fake.reader()).read()

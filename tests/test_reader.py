@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm.commands import config as _config
-from slurm.commands import run as _command
+from slurm.commands import process as _process
 from slurm.commands.json import JsonReader
 from slurm.commands.run import Commands
 from slurm.commands.text import TextReader
@@ -467,7 +467,7 @@ def test_fifo_with_a_writer(files: tuple[Path, Path], tmp_path: Path) -> None:
 def test_bound(files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, bound: int, fits: bool) -> None:
     """A saved answer as large as the bound is read, one byte more is refused."""
     files[1].write_bytes((HOSTILE / "scontrol_show_jobs.none.txt").read_bytes())
-    monkeypatch.setattr(_command, "MAX_OUTPUT", bound)
+    monkeypatch.setattr(_process, "MAX_OUTPUT", bound)
     if fits:
         assert len(read(*files).nodes) == 8
     else:
@@ -477,7 +477,7 @@ def test_bound(files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, bound:
 
 def test_terabyte(files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of a terabyte is refused after what the bound allows."""
-    monkeypatch.setattr(_command, "MAX_OUTPUT", 1 << 22)
+    monkeypatch.setattr(_process, "MAX_OUTPUT", 1 << 22)
     with files[0].open("r+b") as file:
         file.truncate(1 << 40)
     with pytest.raises(SlurmProtocolError, match="more than"):

@@ -5,32 +5,23 @@ What it does not do: retry (one owner does, above), or use a shell.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import selectors
-import signal
-import subprocess
-import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from slurm.errors import SlurmProtocolError, SlurmUnavailable
 from slurm.traffic import Traffic
 
+from .process import no_interruption, overdue, start
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    Sink = Callable[[bytes], object]
+    from .process import Running, Sink
 
-MAX_OUTPUT = 1 << 29
-"""Bytes of one command's answer; 100,000 nodes print some 60 MB."""
-_MAX_STDERR = 1 << 16
 _CHUNK = 1 << 18
-_REAP_SECONDS = 2.0
-"""How long a killed command may take to disappear; one stuck in the kernel never does, and is left behind."""
-
 _SCRUBBED = (
     ("SQUEUE_", "SINFO_", "SCONTROL_", "LC_"),
     frozenset(
@@ -71,7 +62,8 @@ class Commands:
     """Slurm's commands as this site has them.
 
     `timeout` is in seconds and holds for all that is asked since begin(). `directory` is where they are, else PATH
-    says; `cluster` is the one that is wanted, where that may be another than slurm.conf's own.
+    says; `cluster` is the one that is wanted, where that may be another than slurm.conf's own. `meanwhile` is
+    called once, while Slurm works on what it is first asked.
     """
 
     is_remote = False
@@ -84,6 +76,7 @@ class Commands:
         environ: Mapping[str, str],
         directory: str | None = None,
         cluster: str | None = None,
+        meanwhile: Callable[[], object] | None = None,
     ) -> None:
         self.timeout = timeout
         self.environ = clean_environment(environ)
@@ -91,6 +84,7 @@ class Commands:
         self.traffic = Traffic()
         self._directory = directory
         self._deadline: float | None = None
+        self._meanwhile = meanwhile
 
     def begin(self) -> None:
         """Let all that is asked from here on be answered within `timeout`."""
@@ -101,6 +95,7 @@ class Commands:
 
         Raises as run() does.
         """
+        meanwhile, self._meanwhile = self._meanwhile, None
         return run(
             [self._argv(query) for query in queries],
             timeout=self.timeout,
@@ -108,6 +103,7 @@ class Commands:
             sinks=sinks,
             deadline=self._deadline,
             traffic=self.traffic,
+            meanwhile=meanwhile,
         )
 
     def _argv(self, query: Sequence[str]) -> list[str]:
@@ -132,10 +128,12 @@ def run(  # noqa: PLR0913 - what a command has, and who counts
     sinks: Sequence[Sink] = (),
     deadline: float | None = None,
     traffic: Traffic | None = None,
+    meanwhile: Callable[[], object] | None = None,
 ) -> list[Completed]:
     """Run commands at the same time and return their answers in order.
 
     With `sinks`, one a command, standard output is not kept but handed on while it arrives. `traffic` counts.
+    `meanwhile` is called when all of them run, and before anything is read.
 
     `timeout` is in seconds and holds for all together; at the deadline, at the first failure and when this
     process is interrupted, every command is killed with its whole process group.
@@ -145,11 +143,13 @@ def run(  # noqa: PLR0913 - what a command has, and who counts
     status 0 is no failure.
     """
     deadline = time.monotonic() + timeout if deadline is None else deadline
-    running: list[_Running] = []
+    running: list[Running] = []
     try:
-        with _no_interruption():
+        with no_interruption():
             for argv, sink in zip_longest(commands, sinks):
-                running.append(_start(tuple(argv), environ, sink))
+                running.append(start(tuple(argv), environ, sink))
+        if meanwhile is not None:
+            meanwhile()
         _collect(running, deadline, timeout)
         return [Completed(command.argv, bytes(command.stdout), command.said) for command in running]
     finally:
@@ -159,113 +159,7 @@ def run(  # noqa: PLR0913 - what a command has, and who counts
                 traffic.count(queries=1, received=command.received)
 
 
-@contextlib.contextmanager
-def _no_interruption() -> Iterator[None]:
-    """Hold signals back whose handlers may raise: a command that was born, and is not known yet, would live on.
-
-    Their handlers are replaced and not their signals blocked, since commands inherit what is blocked. What is
-    ignored stays so, for the same reason.
-    """
-    held: list[int] = []
-    before = {}
-    if threading.current_thread() is threading.main_thread():  # handlers run nowhere else
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if callable(handler := signal.getsignal(number)):
-                before[number] = handler
-                signal.signal(number, lambda number, _: held.append(number))
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for caught in held:
-            signal.raise_signal(caught)
-
-
-def _start(argv: tuple[str, ...], environ: Mapping[str, str], sink: Sink | None) -> _Running:
-    try:
-        process = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=dict(environ),
-            start_new_session=True,  # its own process group: a wrapper script dies with what it started
-        )
-    except FileNotFoundError as error:
-        path = environ.get("PATH", "PATH is unset")
-        remedy = (
-            "--slurm-bin-dir names its directory" if "/" in argv[0] else f"put Slurm's commands on PATH ({path})"
-        )
-        raise SlurmUnavailable(f"{argv[0]}: command not found; {remedy}") from error
-    except OSError as error:
-        raise SlurmUnavailable(f"{argv[0]}: cannot be started: {error.strerror}") from error
-    return _Running(argv, process, sink)
-
-
-@dataclass(slots=True)
-class _Running:
-    argv: tuple[str, ...]
-    process: subprocess.Popen[bytes]
-    sink: Sink | None
-    received: int = 0
-    refusal: SlurmProtocolError | None = None
-    """Why its output cannot be read, said once it has ended well."""
-    stdout: bytearray = field(default_factory=bytearray)
-    stderr: bytearray = field(default_factory=bytearray)
-
-    @property
-    def name(self) -> str:
-        return " ".join(self.argv[:3])
-
-    def take(self, stream: int, data: bytes) -> None:
-        """Keep what came from descriptor `stream`, within bounds."""
-        assert self.process.stdout is not None
-        if stream != self.process.stdout.fileno():
-            self.stderr += data[: _MAX_STDERR - len(self.stderr)]
-            return
-        self.received += len(data)
-        if self.received > MAX_OUTPUT:
-            raise SlurmProtocolError(f"{self.name}: answered more than {MAX_OUTPUT} bytes")
-        if self.sink is None:
-            self.stdout += data
-        elif self.refusal is None:
-            try:
-                self.sink(data)
-            except (
-                SlurmProtocolError
-            ) as error:  # if the command fails, what it says on stderr is the better reason
-                self.refusal = error
-
-    @property
-    def said(self) -> str:
-        return self.stderr.decode("utf-8", "backslashreplace").strip()
-
-    def check_end(self, deadline: float, timeout: float) -> None:
-        """Wait for the command, whose pipes are at their end, and raise unless its status is 0."""
-        try:
-            status = self.process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired as error:
-            raise _late(self.name, timeout, self.said) from error
-        if status < 0:
-            raise SlurmUnavailable(f"{self.name}: killed by {signal_name(-status)}")
-        if status > 0:
-            raise SlurmUnavailable(f"{self.name}: ended with status {status}: {self.said or 'no word on stderr'}")
-
-    def kill(self) -> None:
-        """End the command and all that it started; a no-op for one that has ended and been waited for."""
-        for stream in (self.process.stdout, self.process.stderr):
-            assert stream is not None
-            stream.close()
-        if self.process.returncode is not None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(_REAP_SECONDS)
-
-
-def _collect(running: list[_Running], deadline: float, timeout: float) -> None:
+def _collect(running: list[Running], deadline: float, timeout: float) -> None:
     """Read every pipe to its end, and every command to its status: the first that fails ends it all."""
     with selectors.DefaultSelector() as selector:
         for command in running:
@@ -278,7 +172,7 @@ def _collect(running: list[_Running], deadline: float, timeout: float) -> None:
             if time.monotonic() >= deadline:
                 late = {key.data.name: key.data.said for key in selector.get_map().values()}
                 said = "; ".join(filter(None, late.values()))
-                raise _late(", ".join(sorted(late)), timeout, said)
+                raise overdue(", ".join(sorted(late)), timeout, said)
             for key, _ in ready:
                 data = os.read(key.fd, _CHUNK)
                 if data:
@@ -290,15 +184,3 @@ def _collect(running: list[_Running], deadline: float, timeout: float) -> None:
     for command in running:
         if command.refusal is not None:
             raise command.refusal
-
-
-def _late(name: str, timeout: float, said: str) -> SlurmUnavailable:
-    return SlurmUnavailable(f"{name}: no answer within {timeout:g} s; killed{': ' if said else ''}{said}")
-
-
-def signal_name(number: int) -> str:
-    """Name a signal as kill(1) does: SIGKILL, or `signal 99`."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

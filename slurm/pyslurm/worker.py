@@ -11,7 +11,7 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
-from slurm.commands import run
+from slurm.commands import process
 from slurm.errors import SlurmProtocolError, SlurmUnavailable
 from slurm.fields import shown
 from slurm.traffic import Traffic
@@ -129,8 +129,8 @@ class Worker:
         for descriptor, _ in ready:
             data = os.read(descriptor, _CHUNK)
             self._received += len(data)
-            if self._received > run.MAX_OUTPUT:
-                excess = f"more than {run.MAX_OUTPUT} bytes, {doing}; killed"
+            if self._received > process.MAX_OUTPUT:
+                excess = f"more than {process.MAX_OUTPUT} bytes, {doing}; killed"
                 raise SlurmProtocolError(f"{self._name}: {excess}; {self._remedy}")
             if descriptor == self._err:
                 self._note(data)
@@ -151,7 +151,7 @@ class Worker:
             status = self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             return SlurmUnavailable(f"{self._name}: closed its answers, {doing}; killed; {self._remedy}")
-        how = f"killed by {run.signal_name(-status)}" if status < 0 else f"ended with status {status}"
+        how = f"killed by {process.signal_name(-status)}" if status < 0 else f"ended with status {status}"
         said = self.said or "no word on stderr"
         return SlurmUnavailable(f"{self._name}: {how}, {doing}: {said}; {self._remedy}")
 

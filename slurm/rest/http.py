@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import httpx
 
-from slurm.commands.run import MAX_OUTPUT
+from slurm.commands.process import MAX_OUTPUT
 from slurm.errors import SlurmError, SlurmProtocolError, SlurmUnavailable
 from slurm.fields import shown
 from slurm.traffic import Traffic
