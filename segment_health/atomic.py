@@ -12,7 +12,6 @@ import functools
 import itertools
 import os
 import re
-import socket
 import stat
 import time
 from typing import TYPE_CHECKING
@@ -39,7 +38,7 @@ class StrangeError(PermissionError):
 
 def host_name() -> str:
     """Name this host, in characters that may stand in a file name."""
-    return _file_words(socket.gethostname())
+    return _file_words(os.uname().nodename)
 
 
 @functools.lru_cache(maxsize=1)  # each temporary asks for it

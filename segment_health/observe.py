@@ -49,17 +49,18 @@ class Observation:
 
 def observe(publication: Publication, source: Source, clock: Callable[[], float]) -> Observation:
     """Ask Slurm, and what else is asked. Raises SourceUnknown when the truth could not be learned."""
-    return consult(
-        ask(publication, source, clock), publication.reports, lambda one, nodes, now: one.read(nodes, now)
-    )
-
-
-def ask(publication: Publication, source: Source, clock: Callable[[], float]) -> Observation:
-    """Ask Slurm alone. Raises SourceUnknown when the truth could not be learned."""
     began = int(clock())
     snapshot = source.observe()
+    seen = saw(snapshot, publication, source, began, int(clock()))
+    return consult(seen, publication.reports, lambda one, nodes, now: one.read(nodes, now))
+
+
+def saw(snapshot: Snapshot, publication: Publication, source: Source, began: int, now: int) -> Observation:
+    """Put what Slurm said beside who asked, and when: it was asked at `began` and had answered at `now`.
+
+    Raises SourceUnknown when that cannot be the truth.
+    """
     _must_show_own_job(publication, snapshot)
-    now = int(clock())
     remarks = [*source.remarks, *_partial_view(publication.scope, snapshot)]
     if publication.policy_error is not None:
         remarks.append(f"the policy in force is an older one: {publication.policy_error}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -12,13 +11,7 @@ from typing import TYPE_CHECKING
 from . import lock
 from .atomic import host_name
 from .bounded import bounded
-from .contract import Publisher
-from .observe import ask, consult
-from .policy.content import PolicyError
-from .publish import publish
-from .separate import run_on_separate
 from .sources import SourceUnknown
-from .store import open_decisions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -41,6 +34,11 @@ _SHARE = 0.25
 """The part of the time for storage that a source may take without which a pass goes on, and is not too late."""
 PASS_SECONDS = 60.0
 """How long a loop's pass waits for another one of its scope, a single one by cron or by hand."""
+
+
+def prepare() -> None:
+    """Load what a pass needs once Slurm has answered: while Slurm is at work, that costs a single pass nothing."""
+    from . import observe, publish  # noqa: F401, PLC0415
 
 
 @dataclass(slots=True)
@@ -141,7 +139,12 @@ class Service:
         self._follow_policy()
         publication = self._plan.publication
         with self._alone(wait):
-            observation = ask(publication, self._plan.source, self._clock)
+            began = int(self._clock())
+            snapshot = self._plan.source.observe()
+            prepare()
+            from .observe import consult, saw  # noqa: PLC0415 - as that
+
+            observation = saw(snapshot, publication, self._plan.source, began, int(self._clock()))
             self._cluster = observation.snapshot.cluster
             observation = consult(observation, publication.reports, self._read)
             done = self._touch(lambda: self._write(observation), also=_WRITE_SECONDS)
@@ -149,6 +152,8 @@ class Service:
         if publication.portray:
             self._portray(observation, done)
         if self._plan.on_separate is not None and done.outcome.separated and not publication.dry_run:
+            from .separate import run_on_separate  # noqa: PLC0415 - hardly ever
+
             done.failures += run_on_separate(self._plan.on_separate, done)
         return done
 
@@ -184,14 +189,18 @@ class Service:
 
     def _write(self, observation: Observation) -> Pass:
         """Publish, in a child: alone, unless nothing is written."""
+        from .publish import publish  # noqa: PLC0415 - as prepare() does
+
         publication = self._plan.publication
         if publication.dry_run:
             return publish(observation, publication, self._clock)
         try:
             with self._hold(lock.WRITE, _WRITE_SECONDS):
-                return publish(observation, publication, self._clock)
+                done = publish(observation, publication, self._clock)
         except lock.AlreadyRunning as hanging:
             raise TimeoutError(errno.ETIMEDOUT, f"an earlier pass still waits for it: {hanging}") from hanging
+        done.outcome.forget_units()  # thousands, all of which would have to be sent
+        return done
 
     def _portray(self, observation: Observation, done: Pass) -> None:
         """Have the pass's picture made, which is no part of it: without one the page shows an older one."""
@@ -216,31 +225,21 @@ class Service:
         publication, beat = self._plan.publication, self._last_heartbeat()
         if beat is None:  # nobody ever published, or it is not clear for which cluster
             return None
-        from .lift import lift_stale  # noqa: PLC0415 - no single pass needs it
 
         age = self._clock() - beat.last_complete_pass
         if (
             -beat.interval <= age < (self._plan.stale_after or 0)
         ):  # from the future: written by a clock set back since
             return None
-        us = Publisher(
-            host_name(), os.getpid(), publication.version, beat.publisher.cluster, str(publication.scope)
-        )
-        guarded = publication.guarded
-        return self._touch(lambda: lift_stale(publication.directory, us, int(self._clock()), guarded=guarded))
+        from .heartbeats import lift  # noqa: PLC0415 - hardly ever
+
+        return lift(beat.publisher.cluster, publication, int(self._clock()))
 
     def retire(self) -> None:
         """Say in the heartbeat that nobody makes the next pass, so that a standby takes over at once."""
-        me = (host_name(), os.getpid())
+        from .heartbeats import retire  # noqa: PLC0415 - when it ends
 
-        def work(beat: Heartbeat) -> None:
-            with open_decisions(self._plan.publication.directory) as directory:
-                directory.ledger(beat.publisher.cluster, beat.publisher.scope).beat(beat._replace(loop=False))
-
-        for beat in self._own_heartbeats():
-            if (beat.publisher.host, beat.publisher.pid) == me:
-                with contextlib.suppress(OSError):
-                    self._touch(functools.partial(work, beat))
+        retire(self._own_heartbeats(), self._plan.publication)
 
     def reload(self) -> None:
         """Go on by the plan that the settings make now, or by the old one if they are wrong."""
@@ -260,6 +259,8 @@ class Service:
         file, publication = self._plan.policy_file, self._plan.publication
         if file is None or not file.has_changed():
             return
+        from .policy.content import PolicyError  # noqa: PLC0415 - only where there is a file
+
         try:
             policy = file.read()
         except PolicyError as error:
@@ -283,16 +284,9 @@ class Service:
         ]
 
     def _heartbeats(self) -> list[Heartbeat]:
-        """Return all heartbeats of the directory; none where it cannot be read."""
+        from .heartbeats import heartbeats  # noqa: PLC0415 - a single pass does not ask
 
-        def work() -> list[Heartbeat]:
-            with open_decisions(self._plan.publication.directory) as directory:
-                return directory.ledger("", "").heartbeats()
-
-        try:
-            return self._touch(work)
-        except OSError:
-            return []
+        return heartbeats(self._plan.publication)
 
     def _last_heartbeat(self) -> Heartbeat | None:
         """Return this scope's heartbeat, or None while it is not clear which cluster's is ours."""

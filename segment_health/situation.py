@@ -204,6 +204,12 @@ class Outcome:
         new = [*self.held, *(decision for decision in self.decisions if decision.action is Action.EXCLUDE)]
         return len(new), sum(self.nodes_of.get(decision.unit, 0) for decision in new)
 
+    def forget_units(self) -> None:
+        """Keep of units that are not news no more than their number: who is told of a pass needs nothing else."""
+        news = {decision.unit for decision in (*self.held, *self.decisions)}
+        self.memory = {}
+        self.nodes_of = {unit: count for unit, count in self.nodes_of.items() if unit in news}
+
     def remembered(self) -> Memory:
         """Return what the scope is to remember."""
         return Memory(self.memory, self.seen, self.held_passes)

@@ -11,7 +11,7 @@ from segment_health.consumer import SegmentHealthCheck
 from segment_health.contract import Generation
 from segment_health.level import FaultLevel
 from segment_health.lift import override, prune
-from segment_health.observe import Observation, ask
+from segment_health.observe import Observation, observe
 from segment_health.policy.assess import Policy
 from segment_health.publication import Publication
 from segment_health.publish import Pass, publish, run_once
@@ -48,7 +48,7 @@ class Site:
 
     def look(self, host: str, *, seconds: int = 2) -> Observation:
         """Ask Slurm, which answers after some seconds."""
-        began = ask(self.publication(EVERYTHING, host=host), self.cluster.source, self.clock)
+        began = observe(self.publication(EVERYTHING, host=host), self.cluster.source, self.clock)
         self.clock.advance(seconds)
         return replace(began, now=int(self.clock()))
 

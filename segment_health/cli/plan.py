@@ -27,7 +27,7 @@ def plan(
     from segment_health import settings  # noqa: PLC0415
     from segment_health.policy.content import PolicyError  # noqa: PLC0415
     from segment_health.publication import Publication  # noqa: PLC0415
-    from segment_health.service import Plan  # noqa: PLC0415
+    from segment_health.service import Plan, prepare  # noqa: PLC0415
 
     try:
         told = settings.load(given, os.environ, config)
@@ -52,7 +52,7 @@ def plan(
             precreate=told.precreate,
             portray=loop and told.listen is not None,
         )
-        observed, lock_name = source.opened(told, os.environ, once=not loop)
+        observed, lock_name = source.opened(told, os.environ, once=not loop, meanwhile=prepare)
     except (settings.SettingsError, PolicyError) as error:
         raise Failure(str(error), USAGE) from error
     return Plan(

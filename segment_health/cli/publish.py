@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import json
 import time
 from typing import TYPE_CHECKING, Any
@@ -106,6 +107,7 @@ def _once(planned: Callable[[], tuple[Plan, Settings]], *, wait: bool, quiet: bo
     from segment_health.sources import SourceUnknown  # noqa: PLC0415
 
     began = time.monotonic()
+    gc.disable()  # what a single pass leaves goes with the process, and it makes some ten thousand values
     cause: str | None = None
     with ended_by_signals():  # also while the source is opened, which may ask Slurm
         todo, told = planned()
@@ -141,4 +143,5 @@ def _once(planned: Callable[[], tuple[Plan, Settings]], *, wait: bool, quiet: bo
     remarks = [] if dry_run else metrics.note(service, told, done or cause, error or "", seconds)
     for line in [*([error or "failed"] if done is None else report.complaints(done)), *remarks]:
         say(f"segment-health: {printable(line)}", err=True)
+    gc.freeze()  # else Python looks through them all once more when it ends
     return code

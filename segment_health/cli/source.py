@@ -38,8 +38,12 @@ def options(command: Command) -> Command:
     return command
 
 
-def opened(told: Settings, environ: Mapping[str, str], *, once: bool) -> tuple[Source, str]:
+def opened(
+    told: Settings, environ: Mapping[str, str], *, once: bool, meanwhile: Callable[[], object] | None = None
+) -> tuple[Source, str]:
     """Return the source, and what tells its cluster from another one of this host before the first answer.
+
+    `meanwhile` is as in access().
 
     Raises SettingsError.
     """
@@ -54,11 +58,11 @@ def opened(told: Settings, environ: Mapping[str, str], *, once: bool) -> tuple[S
     # Two clusters of one host have two slurm.conf; the name is known only once one has answered.
     conf = told.slurm_conf or environ.get("SLURM_CONF") or "/etc/slurm/slurm.conf"
     parts = (told.rest_url or os.path.realpath(conf), told.cluster)
-    return sources.ask_slurm(told.source, access(told, environ)), " ".join(filter(None, parts))
+    return sources.ask_slurm(told.source, access(told, environ, meanwhile)), " ".join(filter(None, parts))
 
 
-def access(told: Settings, environ: Mapping[str, str]) -> Access:
-    """Return how a living Slurm is reached."""
+def access(told: Settings, environ: Mapping[str, str], meanwhile: Callable[[], object] | None = None) -> Access:
+    """Return how a living Slurm is reached; `meanwhile` is called once while it works on its first answer."""
     from segment_health.sources import Access  # noqa: PLC0415
 
     return Access(
@@ -69,6 +73,7 @@ def access(told: Settings, environ: Mapping[str, str]) -> Access:
         commands_directory=told.slurm_bin_dir,
         rest_url=told.rest_url,
         rest_token_file=told.rest_jwt_file,
+        meanwhile=meanwhile,
     )
 
 

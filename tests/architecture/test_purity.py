@@ -30,7 +30,7 @@ SHELL = {
     "checks.node", "checks.nvhcd.daemon", "checks.nvhcd.place", "checks.nvhcd.program",
     "checks.nvhcd.reaper", "checks.nvhcd.relay", "checks.nvhcd.server", "checks.nvhcd.service",
     "checks.probe", "checks.probing", "checks.storage", "consumer", "demo", "doctor.facts",
-    "doctor.surroundings", "history", "ledger", "lift", "listening", "lock", "metrics.textfile",
+    "doctor.surroundings", "heartbeats", "history", "ledger", "lift", "listening", "lock", "metrics.textfile",
     "noded.directory", "noded.export", "noded.files", "notify", "observe", "page.__main__",
     "page.answers", "page.door", "page.listening", "page.portrait", "page.server", "page.sheet",
     "page.token", "poke", "publish", "readable", "reload", "separate", "service", "serving", "settings",
