@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
-import json
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -134,6 +133,8 @@ def _once(planned: Callable[[], tuple[Plan, Settings]], *, wait: bool, quiet: bo
         cause = "directory"
     seconds = time.monotonic() - began
     if format_ == "json":
+        import json  # noqa: PLC0415 - 3 ms, which most passes need only once Slurm has been asked
+
         observed = todo.source
         say(json.dumps(report.document(done, error, source=observed, dry_run=dry_run, seconds=seconds)))
     elif done is not None and not quiet:
