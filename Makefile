@@ -65,7 +65,7 @@ fuzz: venv ## fuzz the parsers by coverage; ARGS='--seconds 60 nodes jobs' names
 	@$(VENV)/python -m tests.fuzz.run_atheris $(ARGS)
 
 bench: venv ## time one pass over a large cluster
-	$(VENV)/python benchmarks/one_pass.py $(ARGS)
+	$(VENV)/python -m benchmarks $(ARGS)
 
 screenshots: setup ## take the pictures of the status page in docs/images/ (Chromium)
 	@$(VENV)/python benchmarks/screenshots.py $(ARGS)
