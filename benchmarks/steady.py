@@ -10,7 +10,6 @@ import contextlib
 import os
 import time
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 from benchmarks.fleet import Fleet, bare_queries, fleet
 from benchmarks.timing import call, medians, process
@@ -18,7 +17,7 @@ from segment_health.cli.plan import plan
 from segment_health.service import Service
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 UNCOUNTED = 2
 """Passes before the first that counts: one publishes and asks who the cluster is, the next finds that done."""
@@ -51,10 +50,26 @@ def measure(short: bool) -> dict[str, Any]:
 @contextlib.contextmanager
 def service(found: Fleet) -> Iterator[Service]:
     """Put the publisher of a loop together as `publish` does, in this process."""
-    with patch.dict(os.environ, found.environ, clear=True):  # settings and locks are looked up in it
+    with _environment(found.environ):
         todo, _ = plan({"dir": str(found.directory), "all": True, "source": "text"}, None, loop=True)
         publisher = Service(todo, time.time)
         try:
             yield publisher
         finally:
             publisher.close()
+
+
+@contextlib.contextmanager
+def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
+    """Have this process's environment be another one, in which settings and locks are looked up.
+
+    By hand, since unittest.mock loads asyncio, and each pass forks all that is loaded.
+    """
+    before = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
