@@ -11,10 +11,10 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv demo test test-nvrx test-attrsvc test-matrix test-faults test-soak test-mutants format check docs fuzz bench screenshots clean
+.PHONY: help setup venv demo test test-nvrx test-attrsvc test-matrix test-faults test-soak test-performance test-mutants format check docs fuzz bench screenshots clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: ## prepare this machine: Slurm (as root), .venv, the NVRx wheels
 	@bash tests/setup.sh
@@ -47,6 +47,10 @@ test-faults: setup ## break storage, processes, clocks and Slurm under a publish
 test-soak: setup ## kill a publisher at random on a large cluster that changes at random (as root); ARGS='--minutes 30'
 	@$(VENV)/python -m tests.soak $(ARGS)
 
+test-performance: setup ## hold ratios of a pass on a small simulated cluster to their limits (as root, a minute)
+	@$(VENV)/python -m compileall -q segment_health slurm benchmarks
+	@$(VENV)/python -m benchmarks.guard
+
 format: venv ## rewrite the code as ruff wants it
 	$(VENV)/ruff format
 	$(VENV)/ruff check --fix
@@ -64,8 +68,9 @@ fuzz: venv ## fuzz the parsers by coverage; ARGS='--seconds 60 nodes jobs' names
 	@$(VENV)/python -m pip -qq --disable-pip-version-check install --group fuzz
 	@$(VENV)/python -m tests.fuzz.run_atheris $(ARGS)
 
-bench: venv ## time one pass over a large cluster
-	$(VENV)/python benchmarks/one_pass.py $(ARGS)
+bench: setup ## measure docs/performance.md on a large simulated cluster (as root, 15 minutes); ARGS=--short
+	@$(VENV)/python -m pip -qq --disable-pip-version-check install --group bench
+	@$(VENV)/python -m benchmarks $(ARGS)
 
 screenshots: setup ## take the pictures of the status page in docs/images/ (Chromium)
 	@$(VENV)/python benchmarks/screenshots.py $(ARGS)
