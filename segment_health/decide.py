@@ -65,15 +65,18 @@ def _first_seen(situation: Situation) -> dict[tuple[str, str], int]:
     """Return since when nodes show what they show."""
     policy, snapshot, before = situation.policy, situation.snapshot, situation.memory.seen
     seen: dict[tuple[str, str], int] = {}
+    unclear: set[str] = set()
     for (base, flags), names in snapshot.by_state().items():
+        if not is_understood(base):
+            unclear.update(names)
         for name in names if policy.dates(base, flags) else ():
             node = snapshot.nodes[name]
             seen.update(policy.first_seen(node, before, previous_pass=situation.previous_pass, now=situation.now))
-    held: set[str] = set()
-    held.update(*(allocation.nodes for allocation in snapshot.allocations if before))
+    lost = {name for name, _ in before if name not in snapshot.nodes}
+    if lost:
+        unclear.update(name for allocation in snapshot.allocations for name in allocation.nodes if name in lost)
     for (name, word), since in before.items():  # a slurmctld that has just started has not forgotten for good
-        row = snapshot.nodes.get(name)
-        if name in held if row is None else not is_understood(row.base):
+        if name in unclear:
             seen.setdefault((name, word), since)
     return seen
 
