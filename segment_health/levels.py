@@ -39,7 +39,7 @@ def levels(
     judged: dict[str, Assessment | None] = {}
     for told, names in _judged(snapshot, policy, reports, seen, now):
         judged.update(dict.fromkeys(names, told))
-    return judged
+    return {name: judged[name] for name in snapshot.nodes} | judged  # in Slurm's order, as people know their racks
 
 
 class Tally(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -49,8 +48,7 @@ class Reporting(Protocol):
         """Return what it says of these nodes, each with who holds it. Raises SourceUnknown where it is silent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Publication:
+class Publication(NamedTuple):
     """Where to publish, for whom, by which policy.
 
     `interval` is in seconds: how soon the next pass is promised, by which others judge whether we live; `loop`

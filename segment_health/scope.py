@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .consumer import is_id
 
@@ -21,8 +20,7 @@ _MAX_NAME = 160
 """Characters of a scope, for the same reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(NamedTuple):
     """These jobs, this user, this partition, or everything. `str(scope)` is its public name: `job:123,140`.
 
     `kind` is "job", "user", "partition" or "all". Made by the functions below, which raise ValueError for what

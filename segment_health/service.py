@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import lock
@@ -148,7 +148,7 @@ class Service:
             self._cluster = observation.snapshot.cluster
             observation = consult(observation, publication.reports, self._read)
             done = self._touch(lambda: self._write(observation), also=_WRITE_SECONDS)
-        self._plan.publication = replace(self._plan.publication, device=done.device)
+        self._plan.publication = self._plan.publication._replace(device=done.device)
         if publication.portray:
             self._portray(observation, done)
         if self._plan.on_separate is not None and done.outcome.separated and not publication.dry_run:
@@ -184,7 +184,7 @@ class Service:
         except OSError as error:
             raise SourceUnknown(error.strerror) from error
         kept = tuple(learned if before is one else before for before in publication.reports)
-        self._plan.publication = replace(publication, reports=kept)
+        self._plan.publication = publication._replace(reports=kept)
         return told
 
     def _write(self, observation: Observation) -> Pass:
@@ -245,7 +245,7 @@ class Service:
         """Go on by the plan that the settings make now, or by the old one if they are wrong."""
         before, asked = self._plan, self.traffic()
         self._plan = self._reread(before)
-        self._plan.publication = replace(self._plan.publication, device=before.publication.device)
+        self._plan.publication = self._plan.publication._replace(device=before.publication.device)
         if before.source is not self._plan.source:
             self._asked_before = asked
             before.source.close()
@@ -265,10 +265,10 @@ class Service:
             policy = file.read()
         except PolicyError as error:
             self._say("ERROR", f"the policy in force stays: {error}")
-            self._plan.publication = replace(publication, policy_error=str(error))
+            self._plan.publication = publication._replace(policy_error=str(error))
             return
         self._say("INFO", f"policy {policy}: {len(policy.rules)} rules, in force from this pass on")
-        self._plan.publication = replace(publication, policy=policy, policy_error=None)
+        self._plan.publication = publication._replace(policy=policy, policy_error=None)
 
     def close(self) -> None:
         """Let go of what the source keeps."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 _SUFFIXES = {
     "*": "NOT_RESPONDING",
@@ -27,8 +27,7 @@ _COLLAPSED = {
 """Words in which sinfo(1) folds a flag into the base."""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """A node of the node table.
 
     `base` is the one base state, `flags` what stands beside it, both in Slurm's words (`scontrol show node`,

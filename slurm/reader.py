@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from .commands.run import Commands
 from .commands.text import TextReader
@@ -39,8 +38,7 @@ class Reader(Protocol):
         """Let go of what it keeps between two answers: a child process, a connection."""
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(NamedTuple):
     """How this site's Slurm is reached.
 
     `timeout` is in seconds, for what a pass asks side by side. `cluster` is the one that is wanted, None for
@@ -74,8 +72,7 @@ class Access:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Door:
+class Door(NamedTuple):
     """A reader, the name of its door, and why it was taken."""
 
     reader: Reader

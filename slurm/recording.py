@@ -173,7 +173,7 @@ def scrub(snapshot: Snapshot) -> Snapshot:
     return replace(
         snapshot,
         nodes={
-            name: replace(node, reason=reasons(node.reason), reason_user=users(node.reason_user))
+            name: node._replace(reason=reasons(node.reason), reason_user=users(node.reason_user))
             for name, node in snapshot.nodes.items()
         },
         allocations=tuple(

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,7 +84,7 @@ class Site:
         """Make a pass, so many seconds before now, by the policy in force."""
         policy = load(str(self.file), node_names) if self.text else Policy()
         publication = Publication(str(self.directory), scope, policy, "0.1.0", interval=300.0, loop=True)
-        return run_once(replace(publication, **options), self.cluster.source, FakeClock(self.clock.now - ago))
+        return run_once(publication._replace(**options), self.cluster.source, FakeClock(self.clock.now - ago))
 
     def run(self, what: str, *options: str, directory: bool = True) -> Result:
         """Explain something, by the policy in force."""

@@ -47,8 +47,8 @@ class Scene:
 
     def publish(self, scope: Scope = EVERYTHING, **options: Any) -> Pass:
         """Make one pass."""
-        publication = replace(
-            Publication(str(self.directory), scope, Policy(), "0.1.0", interval=300.0), **options
+        publication = Publication(str(self.directory), scope, Policy(), "0.1.0", interval=300.0)._replace(
+            **options
         )
         return run_once(publication, self.cluster.source, self.clock)
 

@@ -104,3 +104,11 @@ def test_another_source_makes_it_worse() -> None:
         "n2": "NotHandleFault",
         "n3": "SeparateFault",
     }
+
+
+def test_nodes_stay_in_the_order_in_which_slurm_lists_them() -> None:
+    """Whatever their states, racks are drawn as people know them; what nobody lists comes last."""
+    cluster = FakeCluster("n[1-4]")
+    cluster.set_node("n2", "DOWN", "gone")
+    cluster.run("7_1", "n[1-2],n9")
+    assert list(shown(cluster, Policy())) == ["n1", "n2", "n3", "n4", "n9"]

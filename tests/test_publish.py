@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,8 +33,8 @@ class Scene:
 
     def publish(self, scope: Scope = EVERYTHING, **options: Any) -> Pass:
         """Make one pass, as a process of its own would."""
-        publication = replace(
-            Publication(str(self.directory), scope, Policy(), "0.1.0", interval=300.0), **options
+        publication = Publication(str(self.directory), scope, Policy(), "0.1.0", interval=300.0)._replace(
+            **options
         )
         done = run_once(publication, self.cluster.source, self.clock)
         assert done.wrote_everything
@@ -572,7 +572,7 @@ def test_a_ledger_that_cannot_be_read_stops_no_exclusion(scene: Scene) -> None:
     assert "the ledger could not be read" in done.failures[0]
     assert scene.excluded("123_7")
     scene.cluster.set_node("n4", "ALLOCATED")
-    sidecar = replace(publication, scope=of_jobs(("123",)))
+    sidecar = publication._replace(scope=of_jobs(("123",)))
     assert run_once(sidecar, scene.cluster.source, scene.clock).changes == []
 
 

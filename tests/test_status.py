@@ -55,8 +55,8 @@ class Scene:
 
     def publish(self, scope: Scope = EVERYTHING, *, ago: int = 0, **options: Any) -> None:
         """Make one pass, so many seconds ago."""
-        publication = replace(
-            Publication(str(self.directory), scope, Policy(), "0.1.0", interval=300.0), **options
+        publication = Publication(str(self.directory), scope, Policy(), "0.1.0", interval=300.0)._replace(
+            **options
         )
         run_once(publication, self.cluster.source, lambda: time.time() - ago)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,8 +34,8 @@ class Scene:
 
     def publish(self, scope: Scope = EVERYTHING, **options: Any) -> None:
         """Make one pass."""
-        publication = replace(
-            Publication(str(self.directory), scope, Policy(), "0.1.0", interval=300.0), **options
+        publication = Publication(str(self.directory), scope, Policy(), "0.1.0", interval=300.0)._replace(
+            **options
         )
         run_once(publication, self.cluster.source, self.clock)
 

@@ -36,7 +36,7 @@ class Site:
 
     def publication(self, scope: Scope, **options: Any) -> Publication:
         """What a publisher is told."""
-        return replace(Publication(str(self.directory), scope, Policy(), "0.1.0", interval=300.0), **options)
+        return Publication(str(self.directory), scope, Policy(), "0.1.0", interval=300.0)._replace(**options)
 
     def run(self, host: str = "a", scope: Scope = EVERYTHING, **options: Any) -> Pass:
         """Make a pass."""

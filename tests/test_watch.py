@@ -408,7 +408,7 @@ def test_a_reload_takes_the_new_plan(loop: Loop) -> None:
     bell = Bell(loop.clock, [None, None])
     bell.reload = True
     plan = service._plan
-    service._reread = lambda _: replace(plan, publication=replace(plan.publication, interval=60.0))
+    service._reread = lambda _: replace(plan, publication=plan.publication._replace(interval=60.0))
     run(service, bell, Log("text", loop.clock), monotonic=loop.clock, random=lambda: 0.5)
     assert bell.waits == [60.0, 60.0]
 
@@ -576,7 +576,7 @@ def test_an_override_outlives_another_publishers_bar(loop: Loop) -> None:
     override(str(loop.directory), "0.1.0", lambda _: True, "fine", int(loop.clock()))
     strict = loop.service("123")
     publication = strict._plan.publication
-    strict._plan.publication = replace(publication, policy=Policy(FaultLevel.SeparateFault))
+    strict._plan.publication = publication._replace(policy=Policy(FaultLevel.SeparateFault))
     strict.attempt()
     assert loop.service().attempt().changes == []
     assert not loop.excluded("123_7")

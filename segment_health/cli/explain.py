@@ -7,7 +7,6 @@ import os
 import re
 import time
 from contextlib import ExitStack, closing, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -201,7 +200,7 @@ class _Views:
         from segment_health.situation import Memory, Situation  # noqa: PLC0415
 
         observation, snapshot = self._observation, self._observation.snapshot
-        publication = replace(self._publication, scope=scope.named(name))
+        publication = self._publication._replace(scope=scope.named(name))
         if self._directory is None:
             us = Publisher("", 0, __version__, snapshot.cluster, name)
             situation = Situation(

@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .failure import DONE, USAGE, Failure, ended_by_signals
@@ -98,7 +97,7 @@ def _read_again(
         log.say("WARNING", "reload", f"{', '.join(fixed)}: as it was, changes by a restart only")
     log.say("INFO", "reload", f"settings read again; source {new.source.name}: {new.source.why}")
     # The page is served on, so its picture is drawn on.
-    new.publication = replace(new.publication, portray=publication.portray)
+    new.publication = new.publication._replace(portray=publication.portray)
     new.standby = todo.standby
     return new
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from segment_health.level import FaultLevel
 
@@ -29,8 +29,7 @@ MAX_STATES = 4096
 """States that a memo keeps: many more than a cluster shows, few enough for one that shows nonsense."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """What one word of a state is worth.
 
     `level` None is no verdict. `rule` decided; None is the table, which says `default`. `waiting` is the first
@@ -56,8 +55,7 @@ class Finding:
         return f"state:{self.word or 'empty'}" if rule is None else f"rule:{rule.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Assessment:
+class Assessment(NamedTuple):
     """What a node is worth: `level` is that of its worst fault, None when nothing is known for sure.
 
     `rule` names what decided, `state:DRAIN` or `rule:planned maintenance`. `final` is False while part of the node

@@ -5,8 +5,8 @@ Only the flag set counts, never a printed word: sinfo's `%T` shows one word and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from segment_health.level import FaultLevel
 
@@ -78,8 +78,7 @@ def is_understood(base: str) -> bool:
     return base in _BASES
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """A state, word by word.
 
     `words` are those that count, each with its default level, None for a base that is not understood; sorted, so

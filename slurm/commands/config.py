@@ -8,9 +8,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from slurm.errors import SlurmError, SlurmProtocolError, SlurmUnavailable
 
@@ -28,8 +27,7 @@ CLUSTER_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 """What may be the name of a cluster: it becomes part of a file name of ours."""
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(NamedTuple):
     """What Snapshot says of the cluster itself; and every setting, by its name in slurm.conf(5), as printed.
 
     `as_of` is slurmctld's own clock as it answered, in whole seconds since the epoch; None where it did not say.

@@ -8,9 +8,8 @@ from __future__ import annotations
 import os
 import selectors
 import time
-from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from slurm.traffic import Traffic
 
@@ -41,8 +40,7 @@ _SCRUBBED = (
 """Prefixes and names of variables that change what Slurm's commands print, or whom they ask."""
 
 
-@dataclass(slots=True)
-class Completed:
+class Completed(NamedTuple):
     """A command that ended with status 0: its output, and what it wrote to stderr (decoded, stripped).
 
     `stdout` is empty where a sink took it.

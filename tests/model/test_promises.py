@@ -207,7 +207,7 @@ class World(RuleBasedStateMachine):
         self.clock.advance(1)
         view = self.slurm.answer(user)
         missed = frozenset(name for name in {*UNITS} - view.keys() if user in {None, self.slurm.owners[name]})
-        publication = replace(SCOPES[scope], directory=str(self.path), host=host)
+        publication = SCOPES[scope]._replace(directory=str(self.path), host=host)
         return Seen(scope, host, observe(publication, self.slurm.cluster.source, self.clock), view, missed)
 
     def publish(self, seen: Seen, fault: Fault | None = None) -> None:
@@ -215,7 +215,7 @@ class World(RuleBasedStateMachine):
         scope, at = seen.scope, seen.observation.now
         before, dead, beat = self.lies, frozenset(SCOPES) - self.living(), self.beat(scope)
         elsewhere = beat.get("host") != seen.host and at <= seconds(beat.get("asked")) <= at + 120
-        publication = replace(SCOPES[scope], directory=str(self.path), host=seen.host)
+        publication = SCOPES[scope]._replace(directory=str(self.path), host=seen.host)
         if elsewhere or self.clock.now - at > publication.storage_timeout:
             with contextlib.suppress(TimeoutError):
                 make_pass(publication, seen.observation, self.clock, fault)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -38,9 +38,9 @@ class Scene:
 
     def publish(self, scope: Scope = EVERYTHING, **options: Any) -> Pass:
         """Make a pass, and its picture, as a publisher with a page does."""
-        publication = replace(
-            Publication(str(self.directory), scope, Policy(), "0.1.0", interval=300.0, loop=True), **options
-        )
+        publication = Publication(
+            str(self.directory), scope, Policy(), "0.1.0", interval=300.0, loop=True
+        )._replace(**options)
         observation = observe(publication, self.cluster.source, self.clock)
         done = publish(observation, publication, self.clock)
         done.picture = portrait_of_pass(observation, publication, done.outcome.seen)

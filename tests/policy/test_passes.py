@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -43,8 +42,8 @@ class Site:
 
     def publish(self, **options: Any) -> Pass:
         """Make a pass."""
-        publication = replace(
-            Publication(str(self.directory), EVERYTHING, self.policy, "0.1.0", interval=300.0), **options
+        publication = Publication(str(self.directory), EVERYTHING, self.policy, "0.1.0", interval=300.0)._replace(
+            **options
         )
         return run_once(publication, self.cluster.source, self.clock)
 
