@@ -50,9 +50,9 @@ class Fleet:
         return [SEGMENT_HEALTH, "publish", "--once", "--all", "--dir", str(self.directory), *further]
 
 
-def bare_queries() -> list[str]:
+def bare_queries(nodes: Sequence[str] = SHOW_NODES, jobs: Sequence[str] = SHOW_JOBS) -> list[str]:
     """Return the command that asks what a pass asks, the same two queries side by side, and reads nothing."""
-    queries = [" ".join(f"'{word}'" for word in query) for query in (SHOW_NODES, SHOW_JOBS)]
+    queries = [" ".join(f"'{word}'" for word in query) for query in (nodes, jobs)]
     return ["bash", "-c", f"{queries[0]} >/dev/null & {queries[1]} >/dev/null; wait"]
 
 

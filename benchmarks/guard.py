@@ -7,13 +7,12 @@ fails is named, and the exit status is 1.
 from __future__ import annotations
 
 import importlib
-import re
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.fleet import bare_queries, fleet
 from benchmarks.goals import GUARDED
 from benchmarks.one_shot import SHELL_LOOP
+from benchmarks.rpcs import per_pass
 from benchmarks.steady import UNCOUNTED, service
 from benchmarks.timing import call, medians, process
 
@@ -101,23 +100,11 @@ def _short(name: str) -> dict[str, Any]:
 
 def _rpcs(found: Fleet, publisher: Service) -> bool:
     """Tell whether slurmctld counts exactly the RPCs of a pass, which are no matter of chance: one try."""
-    before = _counted(found)
-    for _ in range(PASSES):
-        publisher.attempt()
-    after = _counted(found)
-    made = {name: after[name] - before.get(name, 0) for name in after if after[name] != before.get(name, 0)}
-    asked = {name: count / PASSES for name, count in made.items() if name.endswith(("_INFO", "_INFO_SINGLE"))}
-    asked.pop("REQUEST_STATS_INFO", None)  # sdiag's own
+    asked = per_pass(found, publisher, PASSES)
     good = asked == RPCS_OF_A_PASS
     told = ", ".join(f"{count:g} {name}" for name, count in sorted(asked.items()))
     print(f"performance: {'ok' if good else 'FAILED'}: RPCs of a steady pass: {told}", flush=True)
     return good
-
-
-def _counted(found: Fleet) -> dict[str, int]:
-    told = subprocess.run(["sdiag"], env=found.environ, check=True, capture_output=True, text=True).stdout
-    by_type = told.partition("statistics by message type")[2].partition("statistics by user")[0]
-    return {name: int(count) for name, count in re.findall(r"(REQUEST_\w+).*?count:(\d+)", by_type)}
 
 
 if __name__ == "__main__":

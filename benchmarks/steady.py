@@ -48,10 +48,10 @@ def measure(short: bool) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def service(found: Fleet) -> Iterator[Service]:
+def service(found: Fleet, door: str = "text") -> Iterator[Service]:
     """Put the publisher of a loop together as `publish` does, in this process."""
     with _environment(found.environ):
-        todo, _ = plan({"dir": str(found.directory), "all": True, "source": "text"}, None, loop=True)
+        todo, _ = plan({"dir": str(found.directory), "all": True, "source": door}, None, loop=True)
         publisher = Service(todo, time.time)
         try:
             yield publisher
