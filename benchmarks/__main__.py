@@ -67,7 +67,7 @@ def _today() -> str:
 
 def _machine() -> dict[str, str | int | None]:
     model = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    slurm = subprocess.run(["scontrol", "-V"], capture_output=True, text=True, check=True).stdout.strip()
+    slurm = subprocess.run(["slurmctld", "-V"], capture_output=True, text=True, check=True).stdout.strip()
     return {
         "cpu": model[1] if model else platform.machine(),
         "cores": os.cpu_count(),

@@ -44,11 +44,15 @@ def _thousand(results: Results) -> float:
 
 
 def _growth(results: Results) -> float:
-    """Return the worst step from one size to the next: growth of the added time over growth of the size."""
+    """Return the worst step from one size to the next: growth of the added time over growth of the size.
+
+    What adds nothing that could be measured, in one of the two, is no step.
+    """
     return max(
         (later[1] / earlier[1]) / (later[0] / earlier[0])
         for line in series(results["growth"]).values()
         for earlier, later in itertools.pairwise(line)
+        if earlier[1] > 0
     )
 
 
@@ -162,13 +166,12 @@ class Guarded(NamedTuple):
         return figure >= self.limit if self.least else figure <= self.limit
 
 
-SMALL = "the bare queries of a small fleet take so little that what a pass costs of itself weighs more"
 BUSY = "a busy machine delays short things by more than they take"
 
 GUARDED = {
-    "steady pass over the bare queries": Guarded(2.0, SMALL),
-    "one-shot process over the bare queries": Guarded(6.0, SMALL + "; most of it is the start of Python"),
-    "shell loop over the one-shot process": Guarded(2.0, "a fifth of the tasks of the goal's fleet", least=True),
+    "steady pass over the bare queries": Guarded(1.8, BUSY),
+    "one-shot process over the bare queries": Guarded(4.0, BUSY),
+    "shell loop over the one-shot process": Guarded(5.0, BUSY, least=True),
     "200 exclusions over a bare loop": Guarded(2.5, "what a pass costs of itself weighs more; " + BUSY),
     "consumer check over os.stat": Guarded(1.4, BUSY),
     "import segment_health, added, over python's start": Guarded(1.0, BUSY),

@@ -60,9 +60,9 @@ def of_fleets(short: bool) -> list[dict[str, Any]]:
 def _fleet_rows(nodes: int, tasks: int, doors: tuple[str, ...], rounds: int) -> Iterator[dict[str, Any]]:
     with fleet(nodes, tasks, 1, drained=DRAINED) as found:
         for door in doors:
-            bare = bare_queries() if door == "text" else bare_queries(_nodes_by_json(found), by_json.SHOW_JOBS)
+            asked = (_nodes_by_json(found), by_json.SHOW_JOBS) if door == "json" else ()
             cases = {
-                "bare": process(bare, found.environ),
+                "bare": bare_queries(found.environ, *asked),
                 "publish": process(found.publish("--source", door), found.environ),
             }
             yield {"door": door, "nodes": nodes, "tasks": tasks, **_rounded(medians(cases, rounds))}

@@ -33,7 +33,7 @@ RPCS_OF_A_PASS = {"REQUEST_PARTITION_INFO": 2, "REQUEST_NODE_INFO": 1, "REQUEST_
 
 def main() -> None:
     """Measure, say each figure, and end with 1 where one is beyond its limit."""
-    with fleet(2000, 110, 18, drained=30) as found:
+    with fleet(10_000, 550, 18) as found:
         with service(found) as publisher:
             for _ in range(UNCOUNTED):
                 publisher.attempt()
@@ -61,7 +61,7 @@ def _tried(measure: Callable[[], Figures]) -> bool:
 
 
 def _steady(found: Fleet, publisher: Service) -> Figures:
-    took = medians({"bare": process(bare_queries(), found.environ), "steady": call(publisher.attempt)}, ROUNDS)
+    took = medians({"bare": bare_queries(found.environ), "steady": call(publisher.attempt)}, ROUNDS)
     return {"steady pass over the bare queries": took["steady"] / took["bare"]}
 
 
@@ -69,7 +69,7 @@ def _one_shot(found: Fleet) -> Figures:
     by_loop = found.directory.with_name("by-loop")
     by_loop.mkdir(exist_ok=True)
     cases = {
-        "bare": process(bare_queries(), found.environ),
+        "bare": bare_queries(found.environ),
         "publish": process(found.publish("--source", "text"), found.environ),
         "shell_loop": process(["bash", "-c", SHELL_LOOP], found.environ | {"DIR": str(by_loop)}),
     }

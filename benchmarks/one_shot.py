@@ -51,7 +51,7 @@ def _measured(shape: Shape, rounds: int) -> dict[str, Any]:
         by_loop = found.directory.with_name("by-loop")
         by_loop.mkdir()
         cases = {
-            "bare": process(bare_queries(), found.environ),
+            "bare": bare_queries(found.environ),
             "publish": process(found.publish("--source", "text"), found.environ),
             "shell_loop": process(["bash", "-c", SHELL_LOOP], found.environ | {"DIR": str(by_loop)}),
         }

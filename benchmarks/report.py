@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,8 +47,16 @@ def page(results: Results) -> str:
         lines += [f"- measured again: {name}, on {when}" for name, when in results.get("again", {}).items()] + [""]
     for question, title in PLOTS.items():
         if question in results:
-            lines += [f"### {title}", "", f"![{title}](images/performance-{question.replace('_', '-')}.svg)", ""]
+            image = f"images/performance-{question.replace('_', '-')}.svg"
+            lines += [f"### {title}", "", _compared(question), "", f"![{title}]({image})", ""]
     return "\n".join(lines) + "\n"
+
+
+def _compared(question: str) -> str:
+    """Say what is compared with what, as the module that measures it does, and how to measure it alone."""
+    tree = ast.parse((ROOT / "benchmarks" / f"{question}.py").read_text())
+    told = " ".join((ast.get_docstring(tree) or "").split())
+    return f"{told} Alone: `make bench ARGS='--only {question}'`."
 
 
 def made_part(text: str) -> str:

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.fleet import Fleet, bare_queries, fleet
-from benchmarks.timing import call, medians, process
+from benchmarks.timing import call, medians
 from segment_health.cli.plan import plan
 from segment_health.service import Service
 
@@ -35,7 +35,7 @@ def measure(short: bool) -> dict[str, Any]:
             assert not done.changes
             assert done.wrote_everything
 
-        cases = {"bare": process(bare_queries(), found.environ), "steady": call(attempt)}
+        cases = {"bare": bare_queries(found.environ), "steady": call(attempt)}
         took = medians(cases, rounds)
     return {
         "nodes": nodes,

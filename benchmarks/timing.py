@@ -25,6 +25,24 @@ def process(command: Sequence[str], environ: Mapping[str, str]) -> Timed:
     return run
 
 
+def side_by_side(commands: Sequence[Sequence[str]], environ: Mapping[str, str]) -> Timed:
+    """Return what starts commands together and waits until all have ended well; their output goes nowhere."""
+
+    def run() -> float:
+        began = time.perf_counter()
+        running = [
+            subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            for command in commands
+        ]
+        statuses = [process.wait() for process in running]
+        took = time.perf_counter() - began
+        if any(statuses):
+            raise RuntimeError(f"{commands} ended with {statuses}")
+        return took
+
+    return run
+
+
 def call(work: Callable[[], object]) -> Timed:
     """Return what calls a function."""
 
