@@ -1,4 +1,4 @@
-"""Holds ratios of a short run on a small fleet to the limits of goals.py: for CI, in under a minute, as root.
+"""Holds ratios of a short run to the limits of goals.py: for CI, on the goals' own fleet, in two minutes, as root.
 
 Each figure is the best of up to three tries, since what else a machine does can only make it worse. Each that
 fails is named, and the exit status is 1.
