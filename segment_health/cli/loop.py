@@ -27,15 +27,17 @@ _FIXED = ("listen", "refresh_token_file", "metrics_file", "log_format", "standby
 
 def loop(given: Mapping[str, Any], config: str | None) -> int:
     """Publish until asked to end; return the exit code. Raises Failure."""
-    from segment_health import lock, watch  # noqa: PLC0415
+    # All that it may need, now: an upgrade may replace our files under it.
+    from segment_health import heartbeats, lock, separate, watch  # noqa: F401, PLC0415
     from segment_health.notify import Notifier  # noqa: PLC0415
-    from segment_health.service import Service  # noqa: PLC0415
+    from segment_health.service import Service, prepare  # noqa: PLC0415
     from segment_health.signals import Signals  # noqa: PLC0415
 
     from . import metrics  # noqa: PLC0415
     from .log import Log  # noqa: PLC0415
     from .page import serving  # noqa: PLC0415
 
+    prepare()
     with ended_by_signals():  # as in a single pass; a moment later signals are requests
         todo, told = plan(given, config, loop=True)
     publication = todo.publication
