@@ -27,7 +27,7 @@ _SWEPT = 1000
 """Temporaries that are looked at in one pass."""
 
 _CHUNK = 4096
-"""Bytes that are asked for at once where a file has grown since its size was taken."""
+"""Bytes that are asked for at least where a file has grown since its size was taken."""
 
 _serial = itertools.count()
 
@@ -158,7 +158,7 @@ def _read_all(descriptor: int, name: str, expected: int, limit: int) -> bytes:
     """Read to the end, of about so many bytes: memory is asked for what is there, not for what may be."""
     content = data = os.read(descriptor, expected + 1)
     while data and len(content) <= limit:
-        data = os.read(descriptor, max(expected, _CHUNK))
+        data = os.read(descriptor, max(len(content), _CHUNK))  # twice as much each time, or it would be quadratic
         content += data
     if len(content) > limit:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), name)
